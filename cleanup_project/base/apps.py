@@ -1,0 +1,14 @@
+from django.apps import AppConfig
+
+
+class BaseConfig(AppConfig):
+    name = "cleanup_project.base"
+    label = "base"
+    verbose_name = "People and audit"
+
+    def ready(self) -> None:
+        from django.db.models.signals import post_migrate
+
+        from cleanup_project.base import checks, roles  # noqa: F401 - importing checks registers them
+
+        post_migrate.connect(roles.bring_groups_in_line)

@@ -1,0 +1,67 @@
+"""People, the rights they hold, and the append-only record of what they did."""
+
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser, Permission
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.functional import cached_property
+
+from cleanup_project.base.roles import RIGHTS, SUPERUSER_RIGHTS
+
+
+class User(AbstractUser):
+    """A person. Deactivated, never deleted: decisions keep pointing at who took them."""
+
+    @cached_property
+    def _role_rights(self) -> frozenset[str]:
+        granted = Permission.objects.filter(group__user=self, content_type__app_label="base", codename__in=RIGHTS)
+        return frozenset(granted.values_list("codename", flat=True))
+
+    def has_perm(self, perm: str, obj: models.Model | Any | None = None) -> bool:
+        """As Django's, except that decisions come from a role alone: a superuser has none by being one."""
+        app, _, right = perm.partition(".")
+        if app == "base" and right in RIGHTS and right not in SUPERUSER_RIGHTS:
+            return self.is_active and right in self._role_rights
+        return super().has_perm(perm, obj)
+
+
+class Right(models.Model):
+    """Carries the permissions of the role matrix; has no table."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        permissions = list(RIGHTS.items())
+
+
+class AuditEvent(models.Model):
+    """One act of a person or of the system: who, what, on what, why, before and after.
+
+    Written by `audit.record` inside the act's own transaction; the table refuses UPDATE, DELETE and TRUNCATE.
+    """
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    actor = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    actor_name = models.CharField(max_length=150, help_text="The person's name at the time, or the system's part.")
+    action = models.CharField(max_length=64, help_text="For example policy.published.")
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    subject_label = models.TextField()
+    reason = models.TextField(blank=True)
+    before = models.JSONField(default=dict)
+    after = models.JSONField(default=dict)
+    request_id = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        verbose_name = "audit event"
+        ordering = ["-id"]
+        indexes = [
+            # The history tab of one item.
+            models.Index(fields=["subject_type", "subject_id", "-id"], name="audit_subject"),
+            # What one person did.
+            models.Index(fields=["actor", "-id"], name="audit_actor"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.action} {self.subject_label}"

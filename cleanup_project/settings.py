@@ -1,0 +1,182 @@
+"""Settings, read from the environment by typed readers. `.env.example` lists every variable.
+
+`DATABASE_URL` unset means an embedded PostgreSQL in `.data/`, for the demo and the tests; set, it means that server and
+nothing else.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import django_stubs_ext
+from django.core.exceptions import ImproperlyConfigured
+
+django_stubs_ext.monkeypatch()  # lets Django's generic classes be subscripted at run time
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def env_str(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def env_bool(name: str, *, default: bool = False) -> bool:
+    raw = env_str(name).strip().lower()
+    if raw in {"", "1", "true", "yes", "on", "0", "false", "no", "off"}:
+        return default if not raw else raw in {"1", "true", "yes", "on"}
+    raise ImproperlyConfigured(f"{name} must be one of 1, true, yes, on, 0, false, no, off; it is {raw!r}.")
+
+
+def env_int(name: str, default: int) -> int:
+    raw = env_str(name).strip()
+    try:
+        return int(raw) if raw else default
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number; it is {raw!r}.") from None
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def parse_database_url(url: str) -> dict[str, Any]:
+    """Connection settings for `postgresql://user:password@host:port/name?sslmode=require`.
+
+    Query parameters become libpq options; `host=/run/postgresql` there names a Unix socket folder.
+    """
+    parts = urlsplit(url)
+    name = unquote(parts.path.lstrip("/"))
+    if parts.scheme not in {"postgres", "postgresql"} or not name:
+        raise ImproperlyConfigured("DATABASE_URL must look like postgresql://user:password@host:5432/name.")
+    options = dict(parse_qsl(parts.query))
+    return {
+        "NAME": name,
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", parts.hostname or ""),
+        "PORT": str(parts.port or options.pop("port", "")),
+        "OPTIONS": options,
+    }
+
+
+def database() -> dict[str, Any]:
+    """The one database: PostgreSQL, UTC, READ COMMITTED, bounded waits."""
+    if not EMBEDDED_DATABASE:
+        config = parse_database_url(env_str("DATABASE_URL"))
+    else:
+        from cleanup_project.base import postgres
+
+        config = {**postgres.ensure_running(DATA_DIR).settings, "OPTIONS": {}}
+    config["ENGINE"] = "django.db.backends.postgresql"
+    limits = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000"
+    config["OPTIONS"]["options"] = f"{config['OPTIONS'].get('options', '')} {limits}".strip()
+    if WEB_PROCESS:
+        # psycopg's pool does not survive a fork, and django-q2 forks its workers: for the web process alone.
+        config["OPTIONS"]["pool"] = {"min_size": 1, "max_size": env_int("DATABASE_POOL_SIZE", 8), "timeout": 10}
+    else:
+        config["CONN_MAX_AGE"] = 60
+        config["CONN_HEALTH_CHECKS"] = True
+    return config
+
+
+DEBUG = env_bool("DEBUG")
+DATA_DIR = Path(env_str("DATA_DIR", str(BASE_DIR / ".data"))).resolve()
+EMBEDDED_DATABASE = not env_str("DATABASE_URL")
+WEB_PROCESS = env_bool("WEB_PROCESS")  # set by cleanup_project.wsgi, not by people
+
+SECRET_KEY = env_str("SECRET_KEY")
+if not SECRET_KEY:
+    # Fit for one machine only: `check --deploy` (security.W009) fails on it.
+    SECRET_KEY = "django-insecure-local-development-key"  # noqa: S105
+
+ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
+
+INSTALLED_APPS = [
+    "cleanup_project.operations",
+    "ledger",
+    "retention",
+    "webhooks",
+    "cleanup_project.base",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django_structlog",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+]
+
+ROOT_URLCONF = "cleanup_project.urls"
+WSGI_APPLICATION = "cleanup_project.wsgi.application"
+AUTH_USER_MODEL = "base.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": database()}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = env_bool("SERVE_STATIC_FROM_APPS", default=DEBUG)
+
+# HTTPS is assumed; the demo, which speaks plain http on loopback, switches it off.
+HTTPS = env_bool("HTTPS", default=not DEBUG)
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "cleanup-session"
+SESSION_COOKIE_AGE = 8 * 3600
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY") else None
+X_FRAME_OPTIONS = "DENY"
+
+LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
+LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()
+LOGGING_CONFIG = "cleanup_project.base.logs.configure"
+LOGGING = {"json": LOGGING_JSON, "level": LOG_LEVEL}

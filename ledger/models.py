@@ -1,0 +1,145 @@
+"""Runs and their frozen manifests."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from ledger.states import RUN_OPEN, RunState
+from retention.models import PolicyRevision, RetentionPolicy, Tenant
+
+
+class CleanupRunQuerySet(models.QuerySet["CleanupRun"]):
+    def open(self) -> "CleanupRunQuerySet":
+        return self.filter(state__in=sorted(RUN_OPEN))
+
+
+class CleanupRun(models.Model):
+    """One evaluation of a policy at one instant, and what became of it.
+
+    `streams` fixes at opening what will be read and in which order, so that a scan that stops anywhere goes on from the
+    last frozen part and ends with what one uninterrupted scan would have found.
+    """
+
+    class Mode(models.TextChoices):
+        DRY_RUN = "dry_run", "dry run"
+        ENFORCE = "enforce"
+
+    key = models.CharField(max_length=120, unique=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    policy = models.ForeignKey(RetentionPolicy, on_delete=models.PROTECT, related_name="runs")
+    mode = models.CharField(max_length=7, choices=Mode)
+    state = models.CharField(
+        max_length=14, choices=[(state.value, state.value.replace("_", " ")) for state in RunState], default=RunState.SCANNING
+    )
+    as_of = models.DateTimeField(help_text="The instant at which eligibility is judged.")
+    scheduled_for = models.DateTimeField(null=True, blank=True, help_text="The slot of the schedule; empty: by hand.")
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True, unique=True)  # noqa: DJ001 - null is "none"
+    streams = models.JSONField(help_text="What is scanned, in order.")
+    opened_at = models.DateTimeField(db_default=Now(), editable=False)
+    opened_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    sealed_at = models.DateTimeField(null=True, blank=True)
+    manifest_root = models.CharField(max_length=64, blank=True, help_text="SHA-256 over the digests of the parts, hex.")
+    item_count = models.PositiveBigIntegerField(null=True, blank=True)
+    target_count = models.PositiveBigIntegerField(null=True, blank=True)
+    bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    end_reason = models.TextField(blank=True)
+
+    objects = CleanupRunQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "run"
+        ordering = ["-id"]
+        constraints = [
+            # Overlapping runs of a policy are impossible; a dry run may look on while an enforcing run drains.
+            models.UniqueConstraint(
+                fields=["policy", "mode"], condition=Q(state__in=sorted(RUN_OPEN)), name="run_no_overlap"
+            ),
+            models.UniqueConstraint(fields=["policy", "scheduled_for"], name="run_slot"),
+            models.CheckConstraint(
+                condition=Q(sealed_at=None, manifest_root="", item_count=None, target_count=None, bytes=None)
+                | (
+                    Q(sealed_at__isnull=False, item_count__isnull=False, target_count__isnull=False, bytes__isnull=False)
+                    & ~Q(manifest_root="")
+                ),
+                name="run_sealed_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=[RunState.SCANNING, RunState.CANCELLED]) | Q(sealed_at__isnull=False),
+                name="run_sealed_before_authorised",
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at=None, state__in=sorted(RUN_OPEN))
+                | Q(ended_at__isnull=False, state__in=[RunState.CLOSED, RunState.CANCELLED]),
+                name="run_ended",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class ManifestPart(models.Model):
+    """At most 1,000 items, frozen in one transaction under the key `<run>:part-0042`. Append-only."""
+
+    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, related_name="parts")
+    number = models.PositiveIntegerField()
+    key = models.CharField(max_length=132, unique=True)
+    cursor = models.JSONField(help_text="Where the next part begins.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 over the digests of the items, hex.")
+    item_count = models.PositiveIntegerField()
+    target_count = models.PositiveIntegerField()
+    bytes = models.PositiveBigIntegerField()
+    read = models.PositiveIntegerField(help_text="Object versions that the page looked at.")
+    held = models.PositiveIntegerField(help_text="Eligible, and left out because a legal hold covers them.")
+    not_enforced = models.PositiveIntegerField(help_text="Eligible, and left out because enforcement is off there.")
+    frozen_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name = "manifest part"
+        ordering = ["run", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "number"], name="part_number"),
+            models.CheckConstraint(condition=Q(item_count__lte=1000, read__lte=1000), name="part_size"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class ManifestItem(models.Model):
+    """One frozen line: a command key, its exact targets, and why they are eligible. Append-only.
+
+    `line` is the canonical JSON (RFC 8785) of the item and `digest` the SHA-256 of its UTF-8 bytes; the other columns
+    repeat what lists are sorted and searched by. Bulk rows: the foreign key to the part is the only one that is kept.
+    """
+
+    part = models.ForeignKey(ManifestPart, on_delete=models.PROTECT, db_index=False, related_name="items")
+    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="items")
+    ordinal = models.PositiveBigIntegerField(help_text="Counted through the whole run, from 1.")
+    command_key = models.CharField(max_length=700, db_collation="C")
+    revision = models.ForeignKey(
+        PolicyRevision, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
+    object_version_id = models.BigIntegerField(help_text="The original, in the catalogue.")
+    eligible_since = models.DateTimeField()
+    target_count = models.PositiveIntegerField()
+    bytes = models.PositiveBigIntegerField()
+    line = models.TextField(db_collation="C")
+    digest = models.BinaryField(max_length=32)
+
+    class Meta:
+        verbose_name = "manifest item"
+        ordering = ["run", "ordinal"]
+        constraints = [models.UniqueConstraint(fields=["run", "ordinal"], name="item_ordinal")]
+        indexes = [
+            models.Index(fields=["command_key"], name="item_by_command_key"),
+            models.Index(fields=["object_version_id"], name="item_by_object"),
+        ]
+
+    def __str__(self) -> str:
+        return self.command_key

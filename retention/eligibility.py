@@ -1,0 +1,239 @@
+"""Is this object version eligible for destruction, and if not, why not: a pure function, with its reasons in words.
+
+`sql/judge.sql` is the same rule for a page of the catalogue; a property-based test holds the two together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from retention.duedate import due_at
+from retention.governing import Governing
+from retention.models.scope import ANY_CLASS
+
+
+class Reason(StrEnum):
+    """Why an object version is, or is not, eligible; the first that applies, in this order."""
+
+    GONE = "gone"
+    TRAVELS = "travels"
+    UNSCHEDULED = "unscheduled"
+    STANDS_BEHIND = "stands_behind"
+    PERMANENT = "permanent"
+    SUSPENDED = "suspended"
+    AWAITING_EVENT = "awaiting_event"
+    UNKNOWN_DATE = "unknown_date"
+    NOT_YET = "not_yet"
+    KEPT_NEWEST = "kept_newest"
+    HELD = "held"
+    ELIGIBLE = "eligible"
+
+
+WORDS = {
+    Reason.GONE: "It is no longer in the bucket.",
+    Reason.TRAVELS: "It is a derivative: it goes when its original goes, and not by itself.",
+    Reason.UNSCHEDULED: "No retention policy in force covers it.",
+    Reason.STANDS_BEHIND: "It is a delete marker, and a version still stands behind it.",
+    Reason.PERMANENT: "A policy that covers it retains it permanently.",
+    Reason.SUSPENDED: "A policy that covers it is suspended.",
+    Reason.AWAITING_EVENT: "A policy that covers it waits for a retention event.",
+    Reason.UNKNOWN_DATE: "A policy that covers it counts from a date that is not known.",
+    Reason.NOT_YET: "Its retention has not ended yet.",
+    Reason.KEPT_NEWEST: "It is among the newest generations that a policy always keeps.",
+    Reason.HELD: "A legal hold covers it, or something that would go with it.",
+    Reason.ELIGIBLE: "Its retention has ended and nothing keeps it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """What the catalogue says about one object version or delete marker."""
+
+    id: int
+    tenant_id: int | None
+    bucket_id: int
+    key: str
+    version_id: str
+    retention_class: str
+    series: str
+    stored_at: datetime
+    dated_at: datetime | None
+    present: bool
+    is_delete_marker: bool
+    is_derivative: bool
+    original_bucket_id: int | None = None
+    original_key: str = ""
+    original_version_id: str = ""
+
+    def trigger(self, kind: str) -> datetime | None:
+        """The date that starts the clock for this kind of trigger; None while it is not known."""
+        return {"stored_at": self.stored_at, "dated_at": self.dated_at}.get(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldFacts:
+    """A legal hold in force: its scope, and the half-open range of stored-at times that it covers."""
+
+    id: int
+    matter: str
+    tenant_id: int
+    bucket_ids: tuple[int, ...]
+    prefixes: tuple[str, ...]
+    retention_classes: tuple[str, ...]
+    stored_from: datetime | None = None
+    stored_to: datetime | None = None
+
+    def covers(self, version: VersionFacts) -> bool:
+        return (
+            version.tenant_id == self.tenant_id
+            and version.bucket_id in self.bucket_ids
+            and (ANY_CLASS in self.retention_classes or version.retention_class in self.retention_classes)
+            and version.key.startswith(self.prefixes)
+            and (self.stored_from is None or version.stored_at >= self.stored_from)
+            and (self.stored_to is None or version.stored_at < self.stored_to)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else must be known to judge one version.
+
+    `same_key`: every catalogued version and marker of the same bucket and key, gone ones too, itself included.
+    `series`: present standalone versions of the same tenant and series, itself included. `derivatives`: present
+    derivatives that name its key as their original's. `originals`: present versions of the original that it names.
+    """
+
+    same_key: Sequence[VersionFacts] = ()
+    series: Sequence[VersionFacts] = ()
+    derivatives: Sequence[VersionFacts] = ()
+    originals: Sequence[VersionFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one revision in force says about the version."""
+
+    rule: Governing
+    trigger_at: datetime | None
+    eligible_since: datetime | None
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, with everything that led to it. `governed_by` decides when its retention ends: the latest one does."""
+
+    reason: Reason
+    eligible_since: datetime | None = None
+    governed_by: Governing | None = None
+    findings: Sequence[Finding] = ()
+    holds: Sequence[HoldFacts] = ()
+    targets: Sequence[VersionFacts] = field(default_factory=tuple)
+
+    @property
+    def eligible(self) -> bool:
+        return self.reason is Reason.ELIGIBLE
+
+
+def judge(
+    version: VersionFacts,
+    around: Surroundings,
+    rules: Sequence[Governing],
+    holds: Sequence[HoldFacts],
+    as_of: datetime,
+) -> Verdict:
+    """Judge one version at `as_of`. Unknown dates, unresolved conflicts and suspended policies all mean: keep."""
+    targets = (version, *coupled(version, around))
+    covering = tuple(hold for hold in holds if any(hold.covers(target) for target in targets))
+    findings = tuple(
+        find(rule, version, around, as_of)
+        for rule in rules
+        if rule.in_scope(version.tenant_id, version.bucket_id, version.key, version.retention_class)
+        and rule.governs(version.stored_at)
+        and (rule.remove_expired_markers or not version.is_delete_marker)
+    )
+    dated = [finding for finding in findings if finding.eligible_since is not None]
+    last = max(dated, key=lambda finding: (finding.eligible_since, -finding.rule.policy_id), default=None)
+    return Verdict(
+        reason=first_reason(version, around, findings, covering),
+        eligible_since=last.eligible_since if last else None,
+        governed_by=last.rule if last else None,
+        findings=findings,
+        holds=covering,
+        targets=targets,
+    )
+
+
+def first_reason(
+    version: VersionFacts, around: Surroundings, findings: Sequence[Finding], covering: Sequence[HoldFacts]
+) -> Reason:
+    """The first reason that applies, in the order of `Reason`."""
+    if not version.present:
+        return Reason.GONE
+    if version.is_derivative and not version.is_delete_marker and any(not o.is_delete_marker for o in around.originals):
+        return Reason.TRAVELS
+    if not findings:
+        return Reason.UNSCHEDULED
+    if version.is_delete_marker and any(other.present and not other.is_delete_marker for other in around.same_key):
+        return Reason.STANDS_BEHIND
+    reasons = {finding.reason for finding in findings}
+    if covering:
+        reasons.add(Reason.HELD)
+    return next(reason for reason in Reason if reason in reasons)
+
+
+def find(rule: Governing, version: VersionFacts, around: Surroundings, as_of: datetime) -> Finding:
+    """What one revision that covers the version says about it."""
+    trigger_at = version.trigger(rule.trigger)
+    if rule.retain_permanently:
+        return Finding(rule, trigger_at, None, Reason.PERMANENT)
+    if rule.suspended:
+        return Finding(rule, trigger_at, None, Reason.SUSPENDED)
+    if rule.trigger == "event":
+        return Finding(rule, None, None, Reason.AWAITING_EVENT)
+    if trigger_at is None:
+        return Finding(rule, None, None, Reason.UNKNOWN_DATE)
+    since = due_at(trigger_at, number=rule.period_number, unit=rule.period_unit, cutoff=rule.cutoff)
+    if since > as_of:
+        return Finding(rule, trigger_at, since, Reason.NOT_YET)
+    if not version.is_delete_marker and newer_generations(rule, version, around) < rule.keep_newest:
+        return Finding(rule, trigger_at, since, Reason.KEPT_NEWEST)
+    return Finding(rule, trigger_at, since, Reason.ELIGIBLE)
+
+
+def newer_generations(rule: Governing, version: VersionFacts, around: Surroundings) -> int:
+    """How many generations of the series, in the rule's scope, have a later trigger; an unknown date counts for none."""
+    own = version.trigger(rule.trigger)
+    return sum(
+        1
+        for other in around.series
+        if rule.in_scope(other.tenant_id, other.bucket_id, other.key, other.retention_class)
+        and (theirs := other.trigger(rule.trigger)) is not None
+        and own is not None
+        and theirs > own
+    )
+
+
+def coupled(original: VersionFacts, around: Surroundings) -> tuple[VersionFacts, ...]:
+    """The derivatives that go with this exact version of an original, by (bucket, key, version id)."""
+    if original.is_derivative or original.is_delete_marker:
+        return ()
+    found = (each for each in around.derivatives if not each.is_delete_marker and belongs(each, original, around.same_key))
+    return tuple(sorted(found, key=lambda each: (each.bucket_id, each.key.encode(), each.version_id.encode())))
+
+
+def belongs(derivative: VersionFacts, original: VersionFacts, versions: Sequence[VersionFacts]) -> bool:
+    """Whether a derivative was made from this version of its original, and surely from no other one.
+
+    An explicit parent decides. Otherwise it was stored between this version and the next; LastModified has whole
+    seconds, so a derivative or a sibling of the same second leaves it open, and an open question means: left alone.
+    """
+    if derivative.original_version_id:
+        return derivative.original_version_id == original.version_id
+    others = [version for version in versions if version.id != original.id]
+    if original.stored_at > derivative.stored_at:
+        return False
+    if any(original.stored_at <= other.stored_at <= derivative.stored_at for other in others):
+        return False
+    return derivative.stored_at != original.stored_at or not any(o.stored_at < original.stored_at for o in others)

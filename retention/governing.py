@@ -1,0 +1,125 @@
+"""Which revisions govern at an instant, and over which objects: a superseded one may go on governing older objects."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from retention.models import PolicyRevision, Tenant
+from retention.models.scope import ANY_CLASS
+
+
+@dataclass(frozen=True, slots=True)
+class Governing:
+    """A revision in force, and the half-open range of stored-at times that it governs (None: without end)."""
+
+    revision_id: int
+    label: str
+    policy_id: int
+    tenant_id: int
+    bucket_ids: tuple[int, ...]
+    prefixes: tuple[str, ...]
+    retention_classes: tuple[str, ...]
+    trigger: str
+    period_number: int
+    period_unit: str
+    cutoff: str
+    keep_newest: int
+    retain_permanently: bool
+    remove_expired_markers: bool
+    suspended: bool
+    stored_from: datetime | None = None
+    stored_to: datetime | None = None
+
+    def in_scope(self, tenant_id: int | None, bucket_id: int, key: str, retention_class: str) -> bool:
+        """Whether the scope matches: OR inside a dimension, AND across."""
+        return (
+            tenant_id == self.tenant_id
+            and bucket_id in self.bucket_ids
+            and (ANY_CLASS in self.retention_classes or retention_class in self.retention_classes)
+            and key.startswith(self.prefixes)
+        )
+
+    def governs(self, stored_at: datetime) -> bool:
+        """Whether an object first stored then is this revision's, and not its predecessor's or successor's."""
+        return (self.stored_from is None or stored_at >= self.stored_from) and (
+            self.stored_to is None or stored_at < self.stored_to
+        )
+
+
+def in_force(revisions: Iterable[PolicyRevision], as_of: datetime) -> list[Governing]:
+    """The revisions of one policy that govern at `as_of`, newest first.
+
+    The newest effective revision governs everything if it is retroactive, else what was stored from its effective date
+    on; older objects stay with its predecessor, by the same rule.
+    """
+    effective = [
+        revision
+        for revision in revisions
+        if revision.published_at is not None and max(revision.published_at, revision.effective_from) <= as_of
+    ]
+    found: list[Governing] = []
+    stored_to: datetime | None = None
+    for revision in sorted(effective, key=lambda revision: revision.number, reverse=True):
+        stored_from = None if revision.retroactive else revision.effective_from
+        if stored_to is None or stored_from is None or stored_from < stored_to:
+            found.append(governing(revision, stored_from=stored_from, stored_to=stored_to))
+            stored_to = stored_from
+        if stored_from is None:
+            break
+    return found
+
+
+def of_tenant(tenant: Tenant, as_of: datetime) -> list[Governing]:
+    """Every revision that governs objects of the tenant at `as_of`, ordered by policy, newest first."""
+    by_policy: dict[int, list[PolicyRevision]] = {}
+    published = PolicyRevision.objects.filter(tenant=tenant, published_at__isnull=False).select_related("policy")
+    for revision in published.order_by("policy_id", "number"):
+        by_policy.setdefault(revision.policy_id, []).append(revision)
+    return [rule for revisions in by_policy.values() for rule in in_force(revisions, as_of)]
+
+
+def governing(revision: PolicyRevision, *, stored_from: datetime | None, stored_to: datetime | None) -> Governing:
+    return Governing(
+        revision_id=revision.pk,
+        label=f"{revision.policy.code}/{revision.number}",
+        policy_id=revision.policy_id,
+        tenant_id=revision.tenant_id,
+        bucket_ids=tuple(revision.bucket_ids),
+        prefixes=tuple(revision.prefixes),
+        retention_classes=tuple(revision.retention_classes),
+        trigger=revision.trigger,
+        period_number=revision.period_number,
+        period_unit=revision.period_unit,
+        cutoff=revision.cutoff,
+        keep_newest=revision.keep_newest,
+        retain_permanently=revision.retain_permanently,
+        remove_expired_markers=revision.remove_expired_markers,
+        suspended=revision.policy.suspended_at is not None,
+        stored_from=stored_from,
+        stored_to=stored_to,
+    )
+
+
+def as_json(rules: Sequence[Governing]) -> list[dict[str, Any]]:
+    """The rules as the SQL of `sql/judge.sql` takes them."""
+    return [
+        {
+            "revision_id": rule.revision_id,
+            "policy_id": rule.policy_id,
+            "tenant_id": rule.tenant_id,
+            "bucket_ids": list(rule.bucket_ids),
+            "prefixes": list(rule.prefixes),
+            "retention_classes": list(rule.retention_classes),
+            "trigger": rule.trigger,
+            "period": f"{rule.period_number} {rule.period_unit}",
+            "cutoff": rule.cutoff,
+            "keep_newest": rule.keep_newest,
+            "retain_permanently": rule.retain_permanently,
+            "remove_expired_markers": rule.remove_expired_markers,
+            "suspended": rule.suspended,
+            "stored_from": rule.stored_from.isoformat() if rule.stored_from else None,
+            "stored_to": rule.stored_to.isoformat() if rule.stored_to else None,
+        }
+        for rule in rules
+    ]

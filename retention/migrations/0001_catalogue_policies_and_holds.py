@@ -1,0 +1,344 @@
+import django.contrib.postgres.fields
+import django.core.validators
+import django.db.models.deletion
+import django.db.models.functions.datetime
+from django.conf import settings
+from django.db import migrations, models
+
+from cleanup_project.base import sqlfiles
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Tenant',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('code', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
+                ('name', models.CharField(max_length=200)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+            ],
+            options={
+                'ordering': ['code'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Bucket',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=255)),
+                ('endpoint_url', models.CharField(blank=True, help_text="Empty for Amazon S3; else the store's base URL.", max_length=255, validators=[django.core.validators.RegexValidator('\\Ahttps?://[^/?#\\s]+\\Z', 'Write https://host or https://host:port, without a path.')])),
+                ('region', models.CharField(default='us-east-1', max_length=64)),
+                ('addressing_style', models.CharField(choices=[('path', 'Path'), ('virtual', 'Virtual'), ('auto', 'Auto')], default='auto', max_length=7)),
+                ('credential_profile', models.CharField(blank=True, help_text='Profile in the AWS configuration of the workers; empty for their default.', max_length=128)),
+                ('keys_per_second', models.PositiveIntegerField(default=1000, help_text='Deletions a second at the most; each key counts as one.', validators=[django.core.validators.MinValueValidator(1)])),
+                ('settle_seconds', models.PositiveIntegerField(default=60, help_text='How long the store may go on executing a request that we lost sight of.')),
+                ('versioning', models.CharField(choices=[('unknown', 'Unknown'), ('enabled', 'Enabled'), ('suspended', 'Suspended'), ('unversioned', 'Unversioned')], default='unknown', editable=False, help_text='As observed.', max_length=11)),
+                ('object_lock', models.BooleanField(editable=False, help_text='As observed.', null=True)),
+                ('observed_at', models.DateTimeField(editable=False, null=True)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+            ],
+            options={
+                'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(fields=('endpoint_url', 'name'), name='bucket_unique'), models.CheckConstraint(condition=models.Q(('keys_per_second__gte', 1)), name='bucket_rate_positive')],
+            },
+        ),
+        migrations.CreateModel(
+            name='LegalHold',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('bucket_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None, verbose_name='buckets')),
+                ('prefixes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(blank=True), help_text='Key prefixes, as bytes, no globs; the empty prefix is the whole bucket.', size=None)),
+                ('retention_classes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(blank=True, max_length=200), help_text='Classes; * is any class, the empty one is unclassified.', size=None)),
+                ('matter', models.CharField(help_text='The case or proceeding, as the lawyers name it.', max_length=200)),
+                ('title', models.CharField(max_length=200)),
+                ('authority', models.TextField()),
+                ('reason', models.TextField()),
+                ('custodian', models.CharField(blank=True, max_length=200)),
+                ('stored_from', models.DateTimeField(blank=True, help_text='Inclusive; empty: from the beginning.', null=True)),
+                ('stored_to', models.DateTimeField(blank=True, help_text='Exclusive; empty: without end.', null=True)),
+                ('placed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('released_at', models.DateTimeField(blank=True, null=True)),
+                ('placed_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'legal hold',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='RetentionPolicy',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('code', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
+                ('schedule', models.CharField(default='0 1 * * *', help_text='Cron expression, UTC.', max_length=100)),
+                ('missed_slots', models.CharField(choices=[('run_once', 'run once now'), ('skip', 'skip and record')], default='run_once', max_length=8)),
+                ('suspended_at', models.DateTimeField(blank=True, help_text='A suspended policy destroys nothing.', null=True)),
+                ('suspended_reason', models.TextField(blank=True)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='policies', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name_plural': 'retention policies',
+                'ordering': ['code'],
+            },
+        ),
+        migrations.CreateModel(
+            name='PolicyRevision',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('bucket_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None, verbose_name='buckets')),
+                ('prefixes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(blank=True), help_text='Key prefixes, as bytes, no globs; the empty prefix is the whole bucket.', size=None)),
+                ('retention_classes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(blank=True, max_length=200), help_text='Classes; * is any class, the empty one is unclassified.', size=None)),
+                ('number', models.PositiveIntegerField()),
+                ('title', models.CharField(max_length=200)),
+                ('authority', models.TextField(help_text='The law, contract or instrument that demands or permits the destruction.')),
+                ('trigger', models.CharField(choices=[('stored_at', 'stored at'), ('dated_at', 'date attribute'), ('event', 'retention event')], help_text='What starts the clock.', max_length=9)),
+                ('period_number', models.PositiveIntegerField(validators=[django.core.validators.MaxValueValidator(4000)])),
+                ('period_unit', models.CharField(choices=[('days', 'Days'), ('weeks', 'Weeks'), ('months', 'Months'), ('years', 'Years')], max_length=6)),
+                ('cutoff', models.CharField(choices=[('none', 'None'), ('month', 'end of month'), ('quarter', 'end of quarter'), ('year', 'end of year')], default='none', max_length=7)),
+                ('keep_newest', models.PositiveIntegerField(default=0, help_text='Generations of a series that are always kept.')),
+                ('retain_permanently', models.BooleanField(default=False)),
+                ('remove_expired_markers', models.BooleanField(default=False, help_text='Also remove delete markers that no version stands behind any more.')),
+                ('already_absent', models.CharField(choices=[('review', 'Review'), ('success', 'Success')], default='review', max_length=7)),
+                ('authorisation', models.CharField(choices=[('approval', 'approval for each run'), ('standing', 'Standing')], default='approval', max_length=8)),
+                ('cooling_off_minutes', models.PositiveIntegerField(default=0)),
+                ('window_days', models.CharField(blank=True, help_text='For example mon,tue,wed; empty: every day.', max_length=27)),
+                ('window_start', models.TimeField(blank=True, null=True)),
+                ('window_end', models.TimeField(blank=True, null=True)),
+                ('window_zone', models.CharField(default='UTC', max_length=64)),
+                ('cap_objects', models.PositiveBigIntegerField(default=100000)),
+                ('cap_bytes', models.PositiveBigIntegerField(default=1099511627776)),
+                ('cap_share_percent', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)])),
+                ('priority', models.PositiveSmallIntegerField(default=1, help_text='0 first, 2 last; urgent erasure is 0.', validators=[django.core.validators.MaxValueValidator(2)])),
+                ('evidence_max_age_hours', models.PositiveIntegerField(default=24, help_text="How old a listing may be that proves a version's presence before it is destroyed.")),
+                ('retroactive', models.BooleanField(help_text='Yes: also objects stored before the effective date. No: those stay with the predecessor.')),
+                ('effective_from', models.DateTimeField()),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('published_at', models.DateTimeField(blank=True, null=True)),
+                ('author', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('published_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='revisions', to='retention.retentionpolicy')),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'policy revision',
+                'ordering': ['policy', '-number'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ObjectVersion',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.TextField(db_collation='C')),
+                ('version_id', models.TextField(db_collation='C')),
+                ('incarnation', models.CharField(blank=True, db_collation='C', max_length=32)),
+                ('etag', models.TextField(blank=True, help_text='Without quotes.')),
+                ('size', models.BigIntegerField(help_text='Bytes.')),
+                ('stored_at', models.DateTimeField(help_text='LastModified; a copy resets it.')),
+                ('storage_class', models.CharField(blank=True, max_length=32)),
+                ('is_latest', models.BooleanField()),
+                ('is_delete_marker', models.BooleanField()),
+                ('asset', models.TextField(db_collation='C')),
+                ('series', models.TextField(db_collation='C')),
+                ('retention_class', models.CharField(blank=True, db_collation='C', max_length=200)),
+                ('role', models.CharField(choices=[('original', 'Original'), ('derivative', 'Derivative')], max_length=10)),
+                ('original_key', models.TextField(blank=True, db_collation='C')),
+                ('original_version_id', models.TextField(blank=True, db_collation='C', help_text='Empty: found by its time.')),
+                ('standalone', models.BooleanField(help_text='Judged on its own: an original, or a derivative without one.')),
+                ('dated_at', models.DateTimeField(blank=True, help_text='The date that its key or an import states.', null=True)),
+                ('source', models.CharField(choices=[('listing', 'Listing'), ('import', 'Import'), ('inventory', 'Inventory')], max_length=9)),
+                ('first_observed_at', models.DateTimeField()),
+                ('observed_at', models.DateTimeField(help_text='The time before the request was sent that showed it.')),
+                ('listed_at', models.DateTimeField(blank=True, help_text='Last shown by a listing of our own.', null=True)),
+                ('gone_at', models.DateTimeField(blank=True, null=True)),
+                ('gone_reason', models.CharField(blank=True, choices=[('', 'present'), ('vanished', 'vanished outside of us'), ('destroyed', 'destroyed by us')], max_length=9)),
+                ('survived_at', models.DateTimeField(blank=True, help_text='A later listing still showed it after its end.', null=True)),
+                ('bucket', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to='retention.bucket')),
+                ('original_bucket', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('parked_by', models.ForeignKey(blank=True, db_index=False, help_text='A hold that covers it, so that scans need not read it again; the hold itself is the truth.', null=True, on_delete=django.db.models.deletion.PROTECT, to='retention.legalhold')),
+                ('tenant', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'object version',
+            },
+        ),
+        migrations.CreateModel(
+            name='KeyRule',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('position', models.PositiveIntegerField(help_text='Rules are tried in ascending order; the first match wins.')),
+                ('pattern', models.CharField(db_collation='C', help_text='For example originals/{year}/{month}/{day}/{asset}.mp4; {_} matches anything but /, {name*} also /.', max_length=1024)),
+                ('role', models.CharField(choices=[('original', 'Original'), ('derivative', 'Derivative')], default='original', max_length=10)),
+                ('asset', models.CharField(blank=True, help_text='Template; empty: {asset}, else the key itself.', max_length=1024)),
+                ('series', models.CharField(blank=True, help_text='Template; empty: the asset.', max_length=1024)),
+                ('retention_class', models.CharField(blank=True, help_text='Template, for example video or {class}.', max_length=200)),
+                ('original_key', models.CharField(blank=True, help_text="Derivatives only: template of the original's key.", max_length=1024)),
+                ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='key_rules', to='retention.bucket')),
+                ('original_bucket', models.ForeignKey(blank=True, help_text='Empty: the same bucket.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('tenant', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'ordering': ['bucket', 'position'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Enforcement',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('prefix', models.TextField(blank=True, db_collation='C', help_text='The empty prefix is the whole bucket.')),
+                ('reason', models.TextField()),
+                ('switched_on_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('switched_off_at', models.DateTimeField(blank=True, null=True)),
+                ('approved_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='CatalogueSync',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('prefix', models.TextField(blank=True, db_collation='C')),
+                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('after_key', models.TextField(blank=True, db_collation='C', help_text='Every version up to this key is recorded.')),
+                ('pages', models.PositiveIntegerField(default=0)),
+                ('versions', models.PositiveBigIntegerField(default=0, help_text='Versions and delete markers listed.')),
+                ('refused', models.PositiveBigIntegerField(default=0, help_text='Keys that cannot be recorded, each one logged.')),
+                ('vanished', models.PositiveBigIntegerField(default=0, help_text='Present before, not listed now.')),
+                ('survived', models.PositiveBigIntegerField(default=0, help_text='Destroyed by us, yet listed later.')),
+                ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='syncs', to='retention.bucket')),
+            ],
+            options={
+                'verbose_name': 'catalogue sync',
+                'ordering': ['-id'],
+                'indexes': [models.Index(fields=['bucket', '-id'], name='sync_by_bucket')],
+            },
+        ),
+        migrations.CreateModel(
+            name='HoldPrefix',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('prefix', models.TextField(blank=True, db_collation='C')),
+                ('bucket', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('hold', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='lookup', to='retention.legalhold')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('bucket', 'prefix', 'hold'), name='hold_prefix_unique')],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name='retentionpolicy',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('suspended_at', None), ('suspended_reason', '')), models.Q(('suspended_at__isnull', False), models.Q(('suspended_reason', ''), _negated=True)), _connector='OR'), name='policy_suspended_with_reason'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='revision_scope_not_empty'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.UniqueConstraint(fields=('policy', 'number'), name='revision_number'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(('published_by', models.F('author')), _negated=True), name='revision_second_person'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('published_at', None), ('published_by', None)), models.Q(('published_at__isnull', False), ('published_by__isnull', False), models.Q(('authority', ''), _negated=True), models.Q(('title', ''), _negated=True)), _connector='OR'), name='revision_published_whole'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(('period_number__lte', 4000), ('cap_share_percent__range', (1, 100)), ('priority__lte', 2)), name='revision_ranges'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('window_end', None), ('window_start', None)), models.Q(('window_end__isnull', False), ('window_start__isnull', False)), _connector='OR'), name='revision_window_whole'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_by_stored_at'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('dated_at__isnull', False), ('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'dated_at', 'id'], name='scan_by_dated_at'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', True), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_markers'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_at', None), ('role', 'derivative')), fields=['original_bucket', 'original_key'], name='derivatives_of'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('standalone', True)), fields=['tenant', 'series'], name='generations_of'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['parked_by', 'id'], name='parked'),
+        ),
+        migrations.AddConstraint(
+            model_name='objectversion',
+            constraint=models.UniqueConstraint(fields=('bucket', 'key', 'version_id', 'incarnation'), name='object_version_identity'),
+        ),
+        migrations.AddConstraint(
+            model_name='objectversion',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('key', ''), _negated=True), models.Q(('version_id', ''), _negated=True)), name='object_version_named'),
+        ),
+        migrations.AddConstraint(
+            model_name='objectversion',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('gone_at', None), ('gone_reason', '')), models.Q(('gone_at__isnull', False), models.Q(('gone_reason', ''), _negated=True)), _connector='OR'), name='object_version_gone'),
+        ),
+        migrations.AddConstraint(
+            model_name='objectversion',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('original_key', ''), ('role', 'original'), ('standalone', True)), models.Q(('role', 'derivative'), models.Q(('original_key', ''), _negated=True), ('original_bucket__isnull', False)), _connector='OR'), name='object_version_coupled'),
+        ),
+        migrations.AddConstraint(
+            model_name='objectversion',
+            constraint=models.CheckConstraint(condition=models.Q(('size__gte', 0)), name='object_version_size'),
+        ),
+        migrations.AddIndex(
+            model_name='legalhold',
+            index=models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='holds_in_force'),
+        ),
+        migrations.AddConstraint(
+            model_name='legalhold',
+            constraint=models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='hold_scope_not_empty'),
+        ),
+        migrations.AddConstraint(
+            model_name='legalhold',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('matter', ''), _negated=True), models.Q(('title', ''), _negated=True), models.Q(('authority', ''), _negated=True), models.Q(('reason', ''), _negated=True)), name='hold_explained'),
+        ),
+        migrations.AddConstraint(
+            model_name='legalhold',
+            constraint=models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range'),
+        ),
+        migrations.AddConstraint(
+            model_name='keyrule',
+            constraint=models.UniqueConstraint(fields=('bucket', 'position'), name='key_rule_position'),
+        ),
+        migrations.AddConstraint(
+            model_name='enforcement',
+            constraint=models.CheckConstraint(condition=models.Q(('requested_by', models.F('approved_by')), _negated=True), name='enforcement_second_person'),
+        ),
+        migrations.AddConstraint(
+            model_name='enforcement',
+            constraint=models.UniqueConstraint(condition=models.Q(('switched_off_at', None)), fields=('tenant', 'bucket', 'prefix'), name='enforcement_once'),
+        ),
+        sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
+        sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
+        sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold() CASCADE"),
+        sqlfiles.append_only("retention_holdprefix"),
+    ]

@@ -1,0 +1,27 @@
+from retention.models.catalogue import (
+    Bucket,
+    CatalogueSync,
+    KeyRule,
+    ObjectVersion,
+    Role,
+    Tenant,
+)
+from retention.models.hold import HoldPrefix, LegalHold
+from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
+from retention.models.scope import ANY_CLASS, Scoped
+
+__all__ = [
+    "ANY_CLASS",
+    "Bucket",
+    "CatalogueSync",
+    "Enforcement",
+    "HoldPrefix",
+    "KeyRule",
+    "LegalHold",
+    "ObjectVersion",
+    "PolicyRevision",
+    "RetentionPolicy",
+    "Role",
+    "Scoped",
+    "Tenant",
+]

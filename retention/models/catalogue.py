@@ -1,0 +1,269 @@
+"""The catalogue: whose objects there are, where they are, and each exact version as we last observed it."""
+
+from typing import TypeVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+CODE = RegexValidator(r"\A[a-z0-9][a-z0-9-]{0,62}\Z", "Use 1 to 63 lower-case letters, digits and hyphens.")
+ENDPOINT = RegexValidator(r"\Ahttps?://[^/?#\s]+\Z", "Write https://host or https://host:port, without a path.")
+
+
+class Tenant(models.Model):
+    """Whose records these are. Every row that is listed, claimed or exported names its tenant."""
+
+    code = models.CharField(max_length=63, unique=True, validators=[CODE])
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["code"]
+
+    def __str__(self) -> str:
+        return self.code
+
+
+class Bucket(models.Model):
+    """One bucket of an S3-compatible store. Credentials are named by profile and never stored here."""
+
+    class Addressing(models.TextChoices):
+        PATH = "path"
+        VIRTUAL = "virtual"
+        AUTO = "auto"
+
+    class Versioning(models.TextChoices):
+        UNKNOWN = "unknown"
+        ENABLED = "enabled"
+        SUSPENDED = "suspended"
+        UNVERSIONED = "unversioned"
+
+    name = models.CharField(max_length=255)
+    endpoint_url = models.CharField(
+        blank=True, max_length=255, validators=[ENDPOINT], help_text="Empty for Amazon S3; else the store's base URL."
+    )
+    region = models.CharField(max_length=64, default="us-east-1")
+    addressing_style = models.CharField(max_length=7, choices=Addressing, default=Addressing.AUTO)
+    credential_profile = models.CharField(
+        max_length=128, blank=True, help_text="Profile in the AWS configuration of the workers; empty for their default."
+    )
+    keys_per_second = models.PositiveIntegerField(
+        default=1000, validators=[MinValueValidator(1)], help_text="Deletions a second at the most; each key counts as one."
+    )
+    settle_seconds = models.PositiveIntegerField(
+        default=60, help_text="How long the store may go on executing a request that we lost sight of."
+    )
+    versioning = models.CharField(
+        max_length=11, choices=Versioning, default=Versioning.UNKNOWN, editable=False, help_text="As observed."
+    )
+    object_lock = models.BooleanField(null=True, editable=False, help_text="As observed.")
+    observed_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["endpoint_url", "name"], name="bucket_unique"),
+            models.CheckConstraint(condition=Q(keys_per_second__gte=1), name="bucket_rate_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    ORIGINAL = "original"
+    DERIVATIVE = "derivative"
+
+
+class KeyRule(models.Model):
+    """Maps keys of one bucket to tenant, asset, role, original, series, retention class and date; first match wins.
+
+    `retention.rules` explains the pattern language and refuses what it cannot compile.
+    """
+
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="key_rules")
+    position = models.PositiveIntegerField(help_text="Rules are tried in ascending order; the first match wins.")
+    pattern = models.CharField(
+        max_length=1024,
+        db_collation="C",
+        help_text="For example originals/{year}/{month}/{day}/{asset}.mp4; {_} matches anything but /, {name*} also /.",
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    role = models.CharField(max_length=10, choices=Role, default=Role.ORIGINAL)
+    asset = models.CharField(max_length=1024, blank=True, help_text="Template; empty: {asset}, else the key itself.")
+    series = models.CharField(max_length=1024, blank=True, help_text="Template; empty: the asset.")
+    retention_class = models.CharField(max_length=200, blank=True, help_text="Template, for example video or {class}.")
+    original_key = models.CharField(
+        max_length=1024, blank=True, help_text="Derivatives only: template of the original's key."
+    )
+    original_bucket = models.ForeignKey(
+        Bucket, on_delete=models.PROTECT, null=True, blank=True, related_name="+", help_text="Empty: the same bucket."
+    )
+
+    class Meta:
+        ordering = ["bucket", "position"]
+        constraints = [models.UniqueConstraint(fields=["bucket", "position"], name="key_rule_position")]
+
+    def __str__(self) -> str:
+        return f"{self.bucket} {self.position}: {self.pattern}"
+
+    def clean(self) -> None:
+        from retention.rules import RuleError, compile_rule
+
+        try:
+            compile_rule(self)
+        except RuleError as error:
+            raise ValidationError({error.field: str(error)}) from error
+
+
+Row = TypeVar("Row", bound="ObjectVersion")
+
+
+class ObjectVersionQuerySet(models.QuerySet[Row]):
+    def present(self) -> "ObjectVersionQuerySet[Row]":
+        return self.filter(gone_at=None)
+
+    def with_key(self, key: str) -> "ObjectVersionQuerySet[Row]":
+        """Every version under exactly this key, in any bucket; read through the identity index."""
+        buckets = list(Bucket.objects.values_list("pk", flat=True))
+        return self.filter(bucket_id__in=buckets, key=key)
+
+
+class ObjectVersion(models.Model):
+    """One exact version of one object, or one delete marker, as last observed.
+
+    Unique on (bucket, key, version id, incarnation). `incarnation` is empty for a real version id; a `null` version is
+    mutable, so it carries a digest of its ETag and LastModified instead.
+    """
+
+    class Source(models.TextChoices):
+        LISTING = "listing"
+        IMPORT = "import"
+        INVENTORY = "inventory"
+
+    class Gone(models.TextChoices):
+        PRESENT = "", "present"
+        VANISHED = "vanished", "vanished outside of us"
+        DESTROYED = "destroyed", "destroyed by us"
+
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, db_index=False)
+    key = models.TextField(db_collation="C")
+    version_id = models.TextField(db_collation="C")
+    incarnation = models.CharField(max_length=32, db_collation="C", blank=True)
+    etag = models.TextField(blank=True, help_text="Without quotes.")
+    size = models.BigIntegerField(help_text="Bytes.")
+    stored_at = models.DateTimeField(help_text="LastModified; a copy resets it.")
+    storage_class = models.CharField(max_length=32, blank=True)
+    is_latest = models.BooleanField()
+    is_delete_marker = models.BooleanField()
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True, db_index=False)
+    asset = models.TextField(db_collation="C")
+    series = models.TextField(db_collation="C")
+    retention_class = models.CharField(max_length=200, db_collation="C", blank=True)
+    role = models.CharField(max_length=10, choices=Role)
+    original_bucket = models.ForeignKey(
+        Bucket, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+    original_key = models.TextField(db_collation="C", blank=True)
+    original_version_id = models.TextField(db_collation="C", blank=True, help_text="Empty: found by its time.")
+    standalone = models.BooleanField(help_text="Judged on its own: an original, or a derivative without one.")
+    dated_at = models.DateTimeField(null=True, blank=True, help_text="The date that its key or an import states.")
+
+    source = models.CharField(max_length=9, choices=Source)
+    first_observed_at = models.DateTimeField()
+    observed_at = models.DateTimeField(help_text="The time before the request was sent that showed it.")
+    listed_at = models.DateTimeField(null=True, blank=True, help_text="Last shown by a listing of our own.")
+    gone_at = models.DateTimeField(null=True, blank=True)
+    gone_reason = models.CharField(max_length=9, choices=Gone, blank=True)
+    survived_at = models.DateTimeField(null=True, blank=True, help_text="A later listing still showed it after its end.")
+    parked_by = models.ForeignKey(
+        "retention.LegalHold",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_index=False,
+        help_text="A hold that covers it, so that scans need not read it again; the hold itself is the truth.",
+    )
+
+    objects = ObjectVersionQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "object version"
+        constraints = [
+            models.UniqueConstraint(fields=["bucket", "key", "version_id", "incarnation"], name="object_version_identity"),
+            models.CheckConstraint(condition=~Q(key="") & ~Q(version_id=""), name="object_version_named"),
+            models.CheckConstraint(
+                condition=Q(gone_at=None, gone_reason="") | (Q(gone_at__isnull=False) & ~Q(gone_reason="")),
+                name="object_version_gone",
+            ),
+            models.CheckConstraint(
+                condition=Q(role=Role.ORIGINAL, original_key="", standalone=True)
+                | (Q(role=Role.DERIVATIVE) & ~Q(original_key="") & Q(original_bucket__isnull=False)),
+                name="object_version_coupled",
+            ),
+            models.CheckConstraint(condition=Q(size__gte=0), name="object_version_size"),
+        ]
+        indexes = [
+            # Scans by LastModified, by stated date, and of delete markers (retention/scan.py).
+            models.Index(
+                fields=["tenant", "bucket", "retention_class", "stored_at", "id"],
+                condition=Q(gone_at=None, standalone=True, parked_by=None, is_delete_marker=False),
+                name="scan_by_stored_at",
+            ),
+            models.Index(
+                fields=["tenant", "bucket", "retention_class", "dated_at", "id"],
+                condition=Q(
+                    gone_at=None, standalone=True, parked_by=None, is_delete_marker=False, dated_at__isnull=False
+                ),
+                name="scan_by_dated_at",
+            ),
+            models.Index(
+                fields=["tenant", "bucket", "retention_class", "stored_at", "id"],
+                condition=Q(gone_at=None, standalone=True, parked_by=None, is_delete_marker=True),
+                name="scan_markers",
+            ),
+            # Coupling: the derivatives of an original.
+            models.Index(
+                fields=["original_bucket", "original_key"],
+                condition=Q(role=Role.DERIVATIVE, gone_at=None),
+                name="derivatives_of",
+            ),
+            # keep_newest: the generations of a series.
+            models.Index(
+                fields=["tenant", "series"],
+                condition=Q(gone_at=None, standalone=True, is_delete_marker=False),
+                name="generations_of",
+            ),
+            # What a released hold had parked.
+            models.Index(fields=["parked_by", "id"], condition=Q(parked_by__isnull=False), name="parked"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} @ {self.version_id}"
+
+
+class CatalogueSync(models.Model):
+    """One pass over a bucket's listing: resumable, and the evidence that the catalogue is fresh."""
+
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="syncs")
+    prefix = models.TextField(db_collation="C", blank=True)
+    started_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True, blank=True)
+    after_key = models.TextField(db_collation="C", blank=True, help_text="Every version up to this key is recorded.")
+    pages = models.PositiveIntegerField(default=0)
+    versions = models.PositiveBigIntegerField(default=0, help_text="Versions and delete markers listed.")
+    refused = models.PositiveBigIntegerField(default=0, help_text="Keys that cannot be recorded, each one logged.")
+    vanished = models.PositiveBigIntegerField(default=0, help_text="Present before, not listed now.")
+    survived = models.PositiveBigIntegerField(default=0, help_text="Destroyed by us, yet listed later.")
+
+    class Meta:
+        verbose_name = "catalogue sync"
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["bucket", "-id"], name="sync_by_bucket")]
+
+    def __str__(self) -> str:
+        return f"{self.bucket} {self.started_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,69 @@
+"""Legal holds: while one is in force, nothing that it covers is destroyed by any path."""
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from retention.models.catalogue import Bucket
+from retention.models.scope import Scoped, scope_constraints
+
+
+class LegalHoldQuerySet(models.QuerySet["LegalHold"]):
+    def in_force(self) -> "LegalHoldQuerySet":
+        return self.filter(released_at=None)
+
+
+class LegalHold(Scoped):
+    """A hold of one matter over a scope and, if stated, a range of stored-at times. It never lapses by time."""
+
+    matter = models.CharField(max_length=200, help_text="The case or proceeding, as the lawyers name it.")
+    title = models.CharField(max_length=200)
+    authority = models.TextField()
+    reason = models.TextField()
+    custodian = models.CharField(max_length=200, blank=True)
+    stored_from = models.DateTimeField(null=True, blank=True, help_text="Inclusive; empty: from the beginning.")
+    stored_to = models.DateTimeField(null=True, blank=True, help_text="Exclusive; empty: without end.")
+    placed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    placed_at = models.DateTimeField(db_default=Now(), editable=False)
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    objects = LegalHoldQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "legal hold"
+        ordering = ["-id"]
+        constraints = [
+            *scope_constraints("hold"),
+            models.CheckConstraint(
+                condition=~Q(matter="") & ~Q(title="") & ~Q(authority="") & ~Q(reason=""), name="hold_explained"
+            ),
+            models.CheckConstraint(
+                condition=Q(stored_from=None) | Q(stored_to=None) | Q(stored_from__lt=F("stored_to")),
+                name="hold_range",
+            ),
+        ]
+        indexes = [models.Index(fields=["tenant"], condition=Q(released_at=None), name="holds_in_force")]
+
+    def __str__(self) -> str:
+        return f"{self.matter}: {self.title}"
+
+    def clean(self) -> None:
+        super().clean()
+        if self.stored_from and self.stored_to and self.stored_from >= self.stored_to:
+            raise ValidationError({"stored_to": "The end of the range must be later than its start."})
+
+
+class HoldPrefix(models.Model):
+    """One (bucket, prefix) of a hold, so that a key finds its holds by equality on its own beginnings."""
+
+    hold = models.ForeignKey(LegalHold, on_delete=models.PROTECT, related_name="lookup")
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, db_index=False, related_name="+")
+    prefix = models.TextField(db_collation="C", blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["bucket", "prefix", "hold"], name="hold_prefix_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.bucket}/{self.prefix}"

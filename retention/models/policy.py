@@ -1,0 +1,179 @@
+"""Retention policies and their immutable revisions; where enforcement is switched on."""
+
+from croniter import croniter
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from retention.models.catalogue import CODE, Bucket, Tenant
+from retention.models.scope import Scoped, scope_constraints
+
+TEBIBYTE = 1 << 40
+
+
+class RetentionPolicy(models.Model):
+    """A named policy of one tenant. What it says stands in its revisions; what it may do now stands here."""
+
+    class MissedSlots(models.TextChoices):
+        RUN_ONCE = "run_once", "run once now"
+        SKIP = "skip", "skip and record"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="policies")
+    code = models.CharField(max_length=63, unique=True, validators=[CODE])
+    schedule = models.CharField(max_length=100, default="0 1 * * *", help_text="Cron expression, UTC.")
+    missed_slots = models.CharField(max_length=8, choices=MissedSlots, default=MissedSlots.RUN_ONCE)
+    suspended_at = models.DateTimeField(null=True, blank=True, help_text="A suspended policy destroys nothing.")
+    suspended_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name_plural = "retention policies"
+        ordering = ["code"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(suspended_at=None, suspended_reason="")
+                | (Q(suspended_at__isnull=False) & ~Q(suspended_reason="")),
+                name="policy_suspended_with_reason",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.code
+
+    def clean(self) -> None:
+        if len(self.schedule.split()) != 5 or not croniter.is_valid(self.schedule):
+            raise ValidationError({"schedule": "Use five cron fields, for example 0 1 * * * for 01:00 UTC every day."})
+
+
+class PolicyRevision(Scoped):
+    """What a policy says from `effective_from` on. Immutable once published: the database refuses the change."""
+
+    class Trigger(models.TextChoices):
+        STORED_AT = "stored_at", "stored at"
+        DATED_AT = "dated_at", "date attribute"
+        EVENT = "event", "retention event"
+
+    class Unit(models.TextChoices):
+        DAYS = "days"
+        WEEKS = "weeks"
+        MONTHS = "months"
+        YEARS = "years"
+
+    class CutOff(models.TextChoices):
+        NONE = "none"
+        MONTH = "month", "end of month"
+        QUARTER = "quarter", "end of quarter"
+        YEAR = "year", "end of year"
+
+    class AlreadyAbsent(models.TextChoices):
+        REVIEW = "review"
+        SUCCESS = "success"
+
+    class Authorisation(models.TextChoices):
+        APPROVAL = "approval", "approval for each run"
+        STANDING = "standing"
+
+    policy = models.ForeignKey(RetentionPolicy, on_delete=models.PROTECT, related_name="revisions")
+    number = models.PositiveIntegerField()
+    title = models.CharField(max_length=200)
+    authority = models.TextField(help_text="The law, contract or instrument that demands or permits the destruction.")
+
+    trigger = models.CharField(max_length=9, choices=Trigger, help_text="What starts the clock.")
+    period_number = models.PositiveIntegerField(validators=[MaxValueValidator(4000)])
+    period_unit = models.CharField(max_length=6, choices=Unit)
+    cutoff = models.CharField(max_length=7, choices=CutOff, default=CutOff.NONE)
+    keep_newest = models.PositiveIntegerField(default=0, help_text="Generations of a series that are always kept.")
+    retain_permanently = models.BooleanField(default=False)
+    remove_expired_markers = models.BooleanField(
+        default=False, help_text="Also remove delete markers that no version stands behind any more."
+    )
+
+    already_absent = models.CharField(max_length=7, choices=AlreadyAbsent, default=AlreadyAbsent.REVIEW)
+    authorisation = models.CharField(max_length=8, choices=Authorisation, default=Authorisation.APPROVAL)
+    cooling_off_minutes = models.PositiveIntegerField(default=0)
+    window_days = models.CharField(max_length=27, blank=True, help_text="For example mon,tue,wed; empty: every day.")
+    window_start = models.TimeField(null=True, blank=True)
+    window_end = models.TimeField(null=True, blank=True)
+    window_zone = models.CharField(max_length=64, default="UTC")
+    cap_objects = models.PositiveBigIntegerField(default=100_000)
+    cap_bytes = models.PositiveBigIntegerField(default=TEBIBYTE)
+    cap_share_percent = models.PositiveSmallIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(100)]
+    )
+    priority = models.PositiveSmallIntegerField(
+        default=1, validators=[MaxValueValidator(2)], help_text="0 first, 2 last; urgent erasure is 0."
+    )
+    evidence_max_age_hours = models.PositiveIntegerField(
+        default=24, help_text="How old a listing may be that proves a version's presence before it is destroyed."
+    )
+    retroactive = models.BooleanField(
+        help_text="Yes: also objects stored before the effective date. No: those stay with the predecessor."
+    )
+    effective_from = models.DateTimeField()
+
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    published_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    published_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "policy revision"
+        ordering = ["policy", "-number"]
+        constraints = [
+            *scope_constraints("revision"),
+            models.UniqueConstraint(fields=["policy", "number"], name="revision_number"),
+            models.CheckConstraint(condition=~Q(published_by=F("author")), name="revision_second_person"),
+            models.CheckConstraint(
+                condition=Q(published_at=None, published_by=None)
+                | (Q(published_at__isnull=False, published_by__isnull=False) & ~Q(authority="") & ~Q(title="")),
+                name="revision_published_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(period_number__lte=4000) & Q(cap_share_percent__range=(1, 100)) & Q(priority__lte=2),
+                name="revision_ranges",
+            ),
+            models.CheckConstraint(
+                condition=Q(window_start=None, window_end=None)
+                | Q(window_start__isnull=False, window_end__isnull=False),
+                name="revision_window_whole",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy}/{self.number}"
+
+    def clean(self) -> None:
+        super().clean()
+        if self.policy_id and self.tenant_id and self.policy.tenant_id != self.tenant_id:
+            raise ValidationError({"tenant": f"The policy belongs to the tenant {self.policy.tenant}."})
+        if (self.window_start is None) != (self.window_end is None):
+            raise ValidationError({"window_end": "State both ends of the window, or neither."})
+
+
+class Enforcement(models.Model):
+    """Where runs may destroy: absent means dry run. Switched on by two people."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="+")
+    prefix = models.TextField(db_collation="C", blank=True, help_text="The empty prefix is the whole bucket.")
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    approved_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    reason = models.TextField()
+    switched_on_at = models.DateTimeField(db_default=Now(), editable=False)
+    switched_off_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=~Q(requested_by=F("approved_by")), name="enforcement_second_person"),
+            models.UniqueConstraint(
+                fields=["tenant", "bucket", "prefix"], condition=Q(switched_off_at=None), name="enforcement_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant} {self.bucket}/{self.prefix}"

@@ -1,0 +1,255 @@
+"""Pages of candidates, read from the catalogue by index. No writes and no network here.
+
+A scan is a fixed sequence of streams: one bucket, one retention class, one prefix, objects or markers. Each is read in
+the order of one index, so that its cost follows what is due, and a cursor says where to go on.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, LiteralString, NamedTuple, cast
+
+from django.db import connection
+
+from cleanup_project.base import sqlfiles
+from retention import governing
+from retention.duedate import latest_trigger
+from retention.eligibility import Reason
+from retention.governing import Governing
+from retention.models.scope import ANY_CLASS
+from retention.prefixes import minimal, successor
+
+REASONS = list(Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stretch of a scan. `by_key` reads in key order, else in the order of the date that starts the clock."""
+
+    revision_id: int
+    bucket_id: int
+    retention_class: str
+    prefix: str
+    markers: bool
+    by_key: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Candidate(NamedTuple):
+    """A version that a page found, and its position in the stream."""
+
+    id: int
+    position: list[Any]
+
+
+class Derivative(NamedTuple):
+    id: int
+    bucket_id: int
+    key: str
+    version_id: str
+    incarnation: str
+    etag: str
+    size: int
+    stored_at: str
+
+
+class Judged(NamedTuple):
+    """One row of `sql/judge.sql`."""
+
+    id: int
+    bucket_id: int
+    key: str
+    version_id: str
+    incarnation: str
+    etag: str
+    size: int
+    stored_at: datetime
+    role: str
+    asset: str
+    is_delete_marker: bool
+    reason: Reason
+    revision_id: int | None
+    trigger_at: datetime | None
+    since: datetime | None
+    considered: Sequence[int]
+    hold_id: int | None
+    derivatives: Sequence[Derivative]
+
+
+def plan(rules: Sequence[Governing], as_of: datetime) -> list[Stream]:
+    """The streams that together cover everything that these revisions of one policy can make eligible."""
+    streams = []
+    for rule in rules:
+        if rule.retain_permanently or rule.suspended or rule.trigger == "event":
+            continue
+        for bucket_id in sorted(set(rule.bucket_ids)):
+            for retention_class in classes_of(rule, bucket_id):
+                for prefix in minimal(rule.prefixes):
+                    for markers in (False, True) if rule.remove_expired_markers else (False,):
+                        stream = Stream(rule.revision_id, bucket_id, retention_class, prefix, markers, by_key=False)
+                        by_key = bool(prefix) and key_order_is_cheaper(stream, rule, as_of)
+                        streams.append(Stream(*list(asdict(stream).values())[:-1], by_key=by_key))
+    return streams
+
+
+def classes_of(rule: Governing, bucket_id: int) -> list[str]:
+    """The classes to read: those named, or each one that the bucket holds, found by skipping along the index."""
+    if ANY_CLASS not in rule.retention_classes:
+        return sorted(set(rule.retention_classes))
+    found = list[str]()
+    for markers in (False, True) if rule.remove_expired_markers else (False,):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""
+                WITH RECURSIVE step AS (
+                    (SELECT retention_class FROM retention_objectversion WHERE {present(markers)}
+                        AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s ORDER BY retention_class LIMIT 1)
+                    UNION ALL
+                    SELECT (SELECT v.retention_class FROM retention_objectversion v WHERE {present(markers)}
+                        AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s
+                        AND v.retention_class > step.retention_class ORDER BY v.retention_class LIMIT 1)
+                    FROM step WHERE step.retention_class IS NOT NULL
+                )
+                SELECT retention_class FROM step WHERE retention_class IS NOT NULL
+                """,  # noqa: S608 - composed of our own literals
+                {"tenant": rule.tenant_id, "bucket": bucket_id},
+            )
+            found += [row[0] for row in cursor.fetchall()]
+    return sorted(set(found))
+
+
+def present(markers: bool) -> LiteralString:
+    """The predicate of the partial index that a stream reads, as literals so that the planner can prove it."""
+    return (
+        "gone_at IS NULL AND standalone AND parked_by_id IS NULL AND is_delete_marker"
+        if markers
+        else "gone_at IS NULL AND standalone AND parked_by_id IS NULL AND NOT is_delete_marker"
+    )
+
+
+def conditions(stream: Stream, rule: Governing, as_of: datetime) -> tuple[str, dict[str, Any]]:
+    """What every candidate of the stream fulfils, whatever the order of reading."""
+    column = rule.trigger
+    bound = latest_trigger(as_of, number=rule.period_number, unit=rule.period_unit, cutoff=rule.cutoff)
+    where = f"""{present(stream.markers)}
+        AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s AND retention_class = %(class)s
+        AND first_observed_at <= %(as_of)s
+        AND {column} <= %(bound)s AND due_at({column}, %(period)s::interval, %(cutoff)s) <= %(as_of)s"""
+    if rule.stored_from is not None:
+        where += " AND stored_at >= %(stored_from)s"
+    if rule.stored_to is not None:
+        where += " AND stored_at < %(stored_to)s"
+    return where, {
+        "tenant": rule.tenant_id,
+        "bucket": stream.bucket_id,
+        "class": stream.retention_class,
+        "as_of": as_of,
+        "bound": bound,
+        "period": f"{rule.period_number} {rule.period_unit}",
+        "cutoff": rule.cutoff,
+        "stored_from": rule.stored_from,
+        "stored_to": rule.stored_to,
+        "prefix": stream.prefix,
+        "prefix_length": len(stream.prefix),
+        "prefix_end": successor(stream.prefix),
+    }
+
+
+def key_range(stream: Stream) -> str:
+    end = " AND key < %(prefix_end)s" if successor(stream.prefix) is not None else ""
+    return f"key >= %(prefix)s{end}"
+
+
+def key_order_is_cheaper(stream: Stream, rule: Governing, as_of: datetime) -> bool:
+    """Whether fewer rows stand under the prefix than are due in the whole bucket and class, as the planner estimates."""
+    where, parameters = conditions(stream, rule, as_of)
+    by_key = f"SELECT FROM retention_objectversion WHERE bucket_id = %(bucket)s AND {key_range(stream)}"  # noqa: S608
+    by_date = f"SELECT FROM retention_objectversion WHERE {where}"  # noqa: S608
+    return estimate(by_key, parameters) < estimate(by_date, parameters)
+
+
+def estimate(sql: str, parameters: Mapping[str, Any]) -> int:
+    """The planner's estimate of the rows that a query returns; nothing is executed."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT json) {sql}", parameters)
+        explained = cursor.fetchone()[0]
+    found = explained if isinstance(explained, list) else json.loads(explained)
+    return int(found[0]["Plan"]["Plan Rows"])
+
+
+def page_query(
+    stream: Stream, rule: Governing, as_of: datetime, after: Sequence[Any] | None, limit: int
+) -> tuple[str, dict[str, Any]]:
+    """The query of one page: at most `limit` candidates of the stream, after a position."""
+    where, parameters = conditions(stream, rule, as_of)
+    if stream.by_key:
+        columns = ("key", "version_id", "incarnation")
+        where += f" AND {key_range(stream)}"
+    else:
+        columns = ("stored_at" if stream.markers else rule.trigger, "id")
+        where += " AND left(key, %(prefix_length)s) = %(prefix)s" if stream.prefix else ""
+    order = ", ".join(columns)
+    if after:
+        where += f" AND ({order}) > ({', '.join(f'%(after_{index})s' for index in range(len(columns)))})"
+        parameters |= {f"after_{index}": value for index, value in enumerate(after)}
+    parameters["limit"] = limit
+    return (
+        f"SELECT id, {order} FROM retention_objectversion WHERE {where} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
+        parameters,
+    )
+
+
+def page(
+    stream: Stream, rule: Governing, as_of: datetime, after: Sequence[Any] | None, limit: int
+) -> list[Candidate]:
+    """At most `limit` versions of a stream whose own clock has run out; fewer than asked means the stream's end."""
+    sql, parameters = page_query(stream, rule, as_of, after, limit)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return [Candidate(row[0], [plain(value) for value in row[1:]]) for row in cursor.fetchall()]
+
+
+def plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def derivatives_of(ids: Sequence[int]) -> list[int]:
+    """The ids of every present derivative that names one of these versions' keys as its original's."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT d.id FROM retention_objectversion o
+            JOIN retention_objectversion d ON d.original_bucket_id = o.bucket_id AND d.original_key = o.key
+                AND d.role = 'derivative' AND d.gone_at IS NULL
+            WHERE o.id = ANY(%s)
+            """,
+            [list(ids)],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def judge_page(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) -> Iterator[Judged]:
+    """Judge these versions against every revision in force of their tenant, in the order of `ids`."""
+    sql = cast(LiteralString, sqlfiles.read(__file__, "judge.sql"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql, {"ids": list(ids), "rules": json.dumps(governing.as_json(rules)), "as_of": as_of}
+        )
+        rows = {row[0]: row for row in cursor.fetchall()}
+    for id in ids:
+        if id in rows:
+            *facts, reason, revision, trigger_at, since, considered, hold, derivatives = rows[id]
+            loaded = json.loads(derivatives) if isinstance(derivatives, str) else derivatives or []
+            yield Judged(
+                *facts,
+                REASONS[reason],
+                revision,
+                trigger_at,
+                since,
+                considered or (),
+                hold,
+                [Derivative(*each) for each in loaded],
+            )

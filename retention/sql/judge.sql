@@ -1,0 +1,134 @@
+-- Judge a page of object versions at one instant: the same rule as retention/eligibility.py, reason by reason.
+-- Parameters: ids bigint[], rules jsonb (governing.as_json), as_of timestamptz. One row for each id that exists.
+WITH rule AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%(rules)s::jsonb) AS r (
+        revision_id bigint, policy_id bigint, tenant_id bigint, bucket_ids bigint[], prefixes text[],
+        retention_classes text[], trigger text, period interval, cutoff text, keep_newest int,
+        retain_permanently boolean, remove_expired_markers boolean, suspended boolean,
+        stored_from timestamptz, stored_to timestamptz
+    )
+),
+subject AS MATERIALIZED (
+    SELECT * FROM retention_objectversion WHERE id = ANY(%(ids)s)
+),
+clocked AS MATERIALIZED (
+    SELECT
+        s.id, s.is_delete_marker, r.*,
+        CASE r.trigger WHEN 'stored_at' THEN s.stored_at WHEN 'dated_at' THEN s.dated_at END AS trigger_at,
+        CASE WHEN NOT s.is_delete_marker THEN s.series END AS series
+    FROM subject s
+    JOIN rule r ON r.tenant_id = s.tenant_id
+        AND s.bucket_id = ANY(r.bucket_ids)
+        AND (s.retention_class = ANY(r.retention_classes) OR '*' = ANY(r.retention_classes))
+        AND EXISTS (SELECT FROM unnest(r.prefixes) AS p(prefix) WHERE starts_with(s.key, p.prefix))
+        AND (r.stored_from IS NULL OR s.stored_at >= r.stored_from)
+        AND (r.stored_to IS NULL OR s.stored_at < r.stored_to)
+        AND (r.remove_expired_markers OR NOT s.is_delete_marker)
+),
+finding AS (
+    SELECT
+        c.id, c.policy_id, c.revision_id, c.trigger, c.trigger_at, due.since,
+        CASE
+            WHEN c.retain_permanently THEN 4
+            WHEN c.suspended THEN 5
+            WHEN c.trigger = 'event' THEN 6
+            WHEN c.trigger_at IS NULL THEN 7
+            WHEN due.since > %(as_of)s THEN 8
+            WHEN newer.generations < c.keep_newest THEN 9
+            ELSE 11
+        END AS reason
+    FROM clocked c
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN NOT c.retain_permanently AND NOT c.suspended
+            THEN due_at(c.trigger_at, c.period, c.cutoff) END AS since
+    ) due
+    LEFT JOIN LATERAL (
+        -- Only where it can matter: counted no further than keep_newest, NULL where nothing is kept.
+        SELECT count(*) AS generations FROM (
+            SELECT FROM retention_objectversion g
+            WHERE c.keep_newest > 0 AND g.tenant_id = c.tenant_id AND g.series = c.series
+                AND g.gone_at IS NULL AND g.standalone AND NOT g.is_delete_marker
+                AND g.bucket_id = ANY(c.bucket_ids)
+                AND (g.retention_class = ANY(c.retention_classes) OR '*' = ANY(c.retention_classes))
+                AND EXISTS (SELECT FROM unnest(c.prefixes) AS p(prefix) WHERE starts_with(g.key, p.prefix))
+                AND CASE c.trigger WHEN 'stored_at' THEN g.stored_at WHEN 'dated_at' THEN g.dated_at END > c.trigger_at
+            LIMIT c.keep_newest
+        ) counted
+    ) newer ON c.keep_newest > 0 AND NOT c.is_delete_marker
+),
+said AS (
+    SELECT
+        id, min(reason) AS reason,
+        (array_agg(revision_id ORDER BY since DESC, policy_id) FILTER (WHERE since IS NOT NULL))[1] AS revision_id,
+        (array_agg(trigger_at ORDER BY since DESC, policy_id) FILTER (WHERE since IS NOT NULL))[1] AS trigger_at,
+        max(since) AS since,
+        array_agg(revision_id ORDER BY revision_id) AS considered
+    FROM finding GROUP BY id
+),
+derivative AS MATERIALIZED (
+    -- A derivative goes with the version that it was surely made from: an explicit parent, else by its time.
+    SELECT s.id AS original_id, d.*
+    FROM subject s
+    JOIN retention_objectversion d ON d.original_bucket_id = s.bucket_id AND d.original_key = s.key
+        AND d.role = 'derivative' AND d.gone_at IS NULL AND NOT d.is_delete_marker
+    WHERE s.role = 'original' AND NOT s.is_delete_marker AND CASE
+        WHEN d.original_version_id <> '' THEN d.original_version_id = s.version_id
+        ELSE s.stored_at <= d.stored_at
+            AND NOT EXISTS (
+                SELECT FROM retention_objectversion v
+                WHERE v.bucket_id = s.bucket_id AND v.key = s.key AND v.id <> s.id
+                    AND (v.stored_at BETWEEN s.stored_at AND d.stored_at
+                        OR (d.stored_at = s.stored_at AND v.stored_at < s.stored_at))
+            )
+        END
+),
+covered AS (
+    SELECT t.original_id, min(h.id) AS hold_id
+    FROM (
+        SELECT id AS original_id, tenant_id, bucket_id, key, retention_class, stored_at FROM subject
+        UNION ALL
+        SELECT original_id, tenant_id, bucket_id, key, retention_class, stored_at FROM derivative
+    ) t
+    CROSS JOIN (
+        SELECT DISTINCT length(p.prefix) AS length FROM retention_holdprefix p
+        JOIN retention_legalhold h ON h.id = p.hold_id AND h.released_at IS NULL
+    ) lengths
+    JOIN retention_holdprefix p ON p.bucket_id = t.bucket_id AND p.prefix = left(t.key, lengths.length)
+    JOIN retention_legalhold h ON h.id = p.hold_id AND h.released_at IS NULL AND h.tenant_id = t.tenant_id
+        AND (t.retention_class = ANY(h.retention_classes) OR '*' = ANY(h.retention_classes))
+        AND (h.stored_from IS NULL OR t.stored_at >= h.stored_from)
+        AND (h.stored_to IS NULL OR t.stored_at < h.stored_to)
+    GROUP BY t.original_id
+)
+SELECT
+    s.id, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size, s.stored_at, s.role, s.asset,
+    s.is_delete_marker,
+    CASE
+        WHEN s.gone_at IS NOT NULL THEN 0
+        WHEN s.role = 'derivative' AND NOT s.is_delete_marker AND EXISTS (
+            SELECT FROM retention_objectversion v
+            WHERE v.bucket_id = s.original_bucket_id AND v.key = s.original_key
+                AND v.gone_at IS NULL AND NOT v.is_delete_marker
+        ) THEN 1
+        WHEN said.id IS NULL THEN 2
+        WHEN s.is_delete_marker AND EXISTS (
+            SELECT FROM retention_objectversion v
+            WHERE v.bucket_id = s.bucket_id AND v.key = s.key AND v.gone_at IS NULL AND NOT v.is_delete_marker
+        ) THEN 3
+        WHEN said.reason < 10 THEN said.reason
+        WHEN covered.hold_id IS NOT NULL THEN 10
+        ELSE 11
+    END AS reason,
+    said.revision_id, said.trigger_at, said.since, said.considered, covered.hold_id,
+    (
+        SELECT jsonb_agg(
+            jsonb_build_array(
+                d.id, d.bucket_id, d.key, d.version_id, d.incarnation, d.etag, d.size,
+                to_char(d.stored_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+            ) ORDER BY d.bucket_id, d.key, d.version_id
+        )
+        FROM derivative d WHERE d.original_id = s.id
+    ) AS derivatives
+FROM subject s
+LEFT JOIN said ON said.id = s.id
+LEFT JOIN covered ON covered.original_id = s.id
