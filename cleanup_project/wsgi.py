@@ -5,6 +5,6 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "cleanup_project.settings")
 os.environ["WEB_PROCESS"] = "1"
 
-from django.core.wsgi import get_wsgi_application  # noqa: E402 - the environment comes first
+from django.core.wsgi import get_wsgi_application
 
 application = get_wsgi_application()

@@ -30,11 +30,13 @@ class CleanupRun(models.Model):
     policy = models.ForeignKey(RetentionPolicy, on_delete=models.PROTECT, related_name="runs")
     mode = models.CharField(max_length=7, choices=Mode)
     state = models.CharField(
-        max_length=14, choices=[(state.value, state.value.replace("_", " ")) for state in RunState], default=RunState.SCANNING
+        max_length=14,
+        choices=[(state.value, state.value.replace("_", " ")) for state in RunState],
+        default=RunState.SCANNING,
     )
     as_of = models.DateTimeField(help_text="The instant at which eligibility is judged.")
     scheduled_for = models.DateTimeField(null=True, blank=True, help_text="The slot of the schedule; empty: by hand.")
-    idempotency_key = models.CharField(max_length=200, null=True, blank=True, unique=True)  # noqa: DJ001 - null is "none"
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True, unique=True)
     streams = models.JSONField(help_text="What is scanned, in order.")
     opened_at = models.DateTimeField(db_default=Now(), editable=False)
     opened_by = models.ForeignKey(
@@ -63,7 +65,12 @@ class CleanupRun(models.Model):
             models.CheckConstraint(
                 condition=Q(sealed_at=None, manifest_root="", item_count=None, target_count=None, bytes=None)
                 | (
-                    Q(sealed_at__isnull=False, item_count__isnull=False, target_count__isnull=False, bytes__isnull=False)
+                    Q(
+                        sealed_at__isnull=False,
+                        item_count__isnull=False,
+                        target_count__isnull=False,
+                        bytes__isnull=False,
+                    )
                     & ~Q(manifest_root="")
                 ),
                 name="run_sealed_whole",
@@ -119,7 +126,9 @@ class ManifestItem(models.Model):
     """
 
     part = models.ForeignKey(ManifestPart, on_delete=models.PROTECT, db_index=False, related_name="items")
-    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="items")
+    run = models.ForeignKey(
+        CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="items"
+    )
     ordinal = models.PositiveBigIntegerField(help_text="Counted through the whole run, from 1.")
     command_key = models.CharField(max_length=700, db_collation="C")
     revision = models.ForeignKey(

@@ -219,7 +219,9 @@ def coupled(original: VersionFacts, around: Surroundings) -> tuple[VersionFacts,
     """The derivatives that go with this exact version of an original, by (bucket, key, version id)."""
     if original.is_derivative or original.is_delete_marker:
         return ()
-    found = (each for each in around.derivatives if not each.is_delete_marker and belongs(each, original, around.same_key))
+    found = (
+        each for each in around.derivatives if not each.is_delete_marker and belongs(each, original, around.same_key)
+    )
     return tuple(sorted(found, key=lambda each: (each.bucket_id, each.key.encode(), each.version_id.encode())))
 
 

@@ -91,7 +91,9 @@ def stated_date(captured: Mapping[str, str | None]) -> datetime | None:
     year = captured.get("year")
     if not year:
         return None
-    month, day, hour = (captured.get(name) or default for name, default in (("month", "1"), ("day", "1"), ("hour", "0")))
+    month, day, hour = (
+        captured.get(name) or default for name, default in (("month", "1"), ("day", "1"), ("hour", "0"))
+    )
     try:
         return datetime(int(year), int(month), int(day), int(hour), tzinfo=UTC)
     except ValueError:
@@ -120,7 +122,7 @@ def compile_rule(rule: RuleSource) -> CompiledRule:
         raise RuleError("original_key", "A derivative's rule must say what its original's key is.")
     if not derivative and rule.original_key:
         raise RuleError("original_key", "Only a derivative has an original: leave this empty or change the role.")
-    if "month" in names and "year" not in names or "day" in names and "month" not in names:
+    if ("month" in names and "year" not in names) or ("day" in names and "month" not in names):
         raise RuleError("pattern", "A date needs {year}; {month} needs {year}, and {day} needs {month}.")
     return CompiledRule(expression, rule.asset, rule.series, rule.retention_class, rule.original_key)
 

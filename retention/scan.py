@@ -166,8 +166,8 @@ def key_range(stream: Stream) -> str:
 def key_order_is_cheaper(stream: Stream, rule: Governing, as_of: datetime) -> bool:
     """Whether fewer rows stand under the prefix than are due in the whole bucket and class, as the planner estimates."""
     where, parameters = conditions(stream, rule, as_of)
-    by_key = f"SELECT FROM retention_objectversion WHERE bucket_id = %(bucket)s AND {key_range(stream)}"  # noqa: S608
-    by_date = f"SELECT FROM retention_objectversion WHERE {where}"  # noqa: S608
+    by_key = f"SELECT FROM retention_objectversion WHERE bucket_id = %(bucket)s AND {key_range(stream)}"
+    by_date = f"SELECT FROM retention_objectversion WHERE {where}"
     return estimate(by_key, parameters) < estimate(by_date, parameters)
 
 
@@ -202,9 +202,7 @@ def page_query(
     )
 
 
-def page(
-    stream: Stream, rule: Governing, as_of: datetime, after: Sequence[Any] | None, limit: int
-) -> list[Candidate]:
+def page(stream: Stream, rule: Governing, as_of: datetime, after: Sequence[Any] | None, limit: int) -> list[Candidate]:
     """At most `limit` versions of a stream whose own clock has run out; fewer than asked means the stream's end."""
     sql, parameters = page_query(stream, rule, as_of, after, limit)
     with connection.cursor() as cursor:
@@ -235,9 +233,7 @@ def judge_page(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) 
     """Judge these versions against every revision in force of their tenant, in the order of `ids`."""
     sql = cast(LiteralString, sqlfiles.read(__file__, "judge.sql"))
     with connection.cursor() as cursor:
-        cursor.execute(
-            sql, {"ids": list(ids), "rules": json.dumps(governing.as_json(rules)), "as_of": as_of}
-        )
+        cursor.execute(sql, {"ids": list(ids), "rules": json.dumps(governing.as_json(rules)), "as_of": as_of})
         rows = {row[0]: row for row in cursor.fetchall()}
     for id in ids:
         if id in rows:

@@ -30,7 +30,9 @@ class LargeTableAdmin(admin.ModelAdmin[M]):
     def get_search_fields(self, request: HttpRequest) -> Sequence[str]:
         return self.exact_search
 
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[M], search_term: str) -> tuple[QuerySet[M], bool]:
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[M], search_term: str
+    ) -> tuple[QuerySet[M], bool]:
         term = request.GET.get("q", search_term)
         if not term:
             return queryset, False

@@ -36,4 +36,3 @@ class CappedPaginator(Paginator[models.Model]):
         self.is_estimate = True
         plan = json.loads(queryset.explain(format="json"))[0]["Plan"]
         return max(int(plan["Plan Rows"]), EXACT_UP_TO + 1)
-

@@ -70,7 +70,9 @@ def bring_groups_in_line(app_config: AppConfig, **_: Any) -> None:
     for role, rights in MATRIX.items():
         group, _created = Group.objects.get_or_create(name=role)
         reads = READS[role]
-        viewable = own.filter(codename__startswith="view_") if reads is None or app_config.label in reads else own.none()
+        viewable = (
+            own.filter(codename__startswith="view_") if reads is None or app_config.label in reads else own.none()
+        )
         wanted = set(viewable) | set(own.filter(codename__in=rights))
         group.permissions.remove(*own.exclude(pk__in=[permission.pk for permission in wanted]))
         group.permissions.add(*wanted)

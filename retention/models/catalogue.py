@@ -47,10 +47,14 @@ class Bucket(models.Model):
     region = models.CharField(max_length=64, default="us-east-1")
     addressing_style = models.CharField(max_length=7, choices=Addressing, default=Addressing.AUTO)
     credential_profile = models.CharField(
-        max_length=128, blank=True, help_text="Profile in the AWS configuration of the workers; empty for their default."
+        max_length=128,
+        blank=True,
+        help_text="Profile in the AWS configuration of the workers; empty for their default.",
     )
     keys_per_second = models.PositiveIntegerField(
-        default=1000, validators=[MinValueValidator(1)], help_text="Deletions a second at the most; each key counts as one."
+        default=1000,
+        validators=[MinValueValidator(1)],
+        help_text="Deletions a second at the most; each key counts as one.",
     )
     settle_seconds = models.PositiveIntegerField(
         default=60, help_text="How long the store may go on executing a request that we lost sight of."
@@ -179,7 +183,9 @@ class ObjectVersion(models.Model):
     listed_at = models.DateTimeField(null=True, blank=True, help_text="Last shown by a listing of our own.")
     gone_at = models.DateTimeField(null=True, blank=True)
     gone_reason = models.CharField(max_length=9, choices=Gone, blank=True)
-    survived_at = models.DateTimeField(null=True, blank=True, help_text="A later listing still showed it after its end.")
+    survived_at = models.DateTimeField(
+        null=True, blank=True, help_text="A later listing still showed it after its end."
+    )
     parked_by = models.ForeignKey(
         "retention.LegalHold",
         on_delete=models.PROTECT,
@@ -194,7 +200,9 @@ class ObjectVersion(models.Model):
     class Meta:
         verbose_name = "object version"
         constraints = [
-            models.UniqueConstraint(fields=["bucket", "key", "version_id", "incarnation"], name="object_version_identity"),
+            models.UniqueConstraint(
+                fields=["bucket", "key", "version_id", "incarnation"], name="object_version_identity"
+            ),
             models.CheckConstraint(condition=~Q(key="") & ~Q(version_id=""), name="object_version_named"),
             models.CheckConstraint(
                 condition=Q(gone_at=None, gone_reason="") | (Q(gone_at__isnull=False) & ~Q(gone_reason="")),

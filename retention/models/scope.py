@@ -19,10 +19,12 @@ class Scoped(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     bucket_ids = ArrayField(models.BigIntegerField(), verbose_name="buckets")
     prefixes = ArrayField(
-        models.TextField(blank=True), help_text="Key prefixes, as bytes, no globs; the empty prefix is the whole bucket."
+        models.TextField(blank=True),
+        help_text="Key prefixes, as bytes, no globs; the empty prefix is the whole bucket.",
     )
     retention_classes = ArrayField(
-        models.CharField(max_length=200, blank=True), help_text="Classes; * is any class, the empty one is unclassified."
+        models.CharField(max_length=200, blank=True),
+        help_text="Classes; * is any class, the empty one is unclassified.",
     )
 
     class Meta:

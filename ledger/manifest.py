@@ -1,0 +1,257 @@
+"""Scan pages become frozen parts: exact targets, and why, under a digest.
+
+One transaction a part. It locks the run's row, reads where the last part ended, and goes on from there, so a crash
+leaves no gap and a second scheduler no overlap. The empty page seals the manifest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import Sum
+from django.db.models.functions import Now
+
+from cleanup_project.base import audit, canonical
+from ledger import keys, runs
+from ledger.models import CleanupRun, ManifestPart
+from ledger.states import RUN_ENDED, RunState
+from retention import enforcement, governing, holds, scan
+from retention.eligibility import Reason
+from retention.governing import Governing
+from retention.models import Bucket
+from retention.scan import Candidate, Judged, Stream
+
+log = structlog.get_logger(__name__)
+
+PART_SIZE = 1000
+ITEM_COLUMNS = "run_id, part_id, ordinal, command_key, revision_id, object_version_id, eligible_since, target_count, bytes, line, digest"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where the next part begins: a stream, the position after which to read it, and the last ordinal given."""
+
+    stream: int = 0
+    after: Sequence[Any] | None = None
+    ordinal: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {"stream": self.stream, "after": self.after, "ordinal": self.ordinal}
+
+
+class Item(NamedTuple):
+    """A line of the manifest, ready to be written."""
+
+    command_key: str
+    revision_id: int
+    object_version_id: int
+    eligible_since: Any
+    target_count: int
+    bytes: int
+    line: str
+    digest: bytes
+
+
+def freeze(run: CleanupRun, progress: Callable[[int], None] = lambda items: None) -> CleanupRun:
+    """Freeze parts until the manifest is sealed; may be called again, or by another process, wherever it stopped."""
+    with structlog.contextvars.bound_contextvars(run=run.key):
+        while (part := freeze_part(run.pk)) is not None:
+            progress(part.item_count)
+        run.refresh_from_db()
+        return run
+
+
+def freeze_part(run_id: int) -> ManifestPart | None:
+    """Freeze the next part in one transaction; None once the run is sealed or ended."""
+    tenant_id = CleanupRun.objects.values_list("tenant_id", flat=True).get(pk=run_id)
+    with transaction.atomic():
+        holds.share_lock(tenant_id)
+        run = CleanupRun.objects.select_for_update(no_key=True).select_related("policy", "tenant").get(pk=run_id)
+        if run.sealed_at is not None or RunState(run.state) in RUN_ENDED:
+            return None
+        last = run.parts.order_by("-number").first()
+        begin = Cursor(**last.cursor) if last else Cursor()
+        rules = governing.of_tenant(run.tenant, run.as_of)
+        candidates, end = gather(run, rules, begin)
+        if not candidates:
+            seal(run)
+            return None
+        ids = [candidate.id for candidate in candidates]
+        lock_versions(ids)
+        judged = list(scan.judge_page(ids, rules, run.as_of))
+        return write_part(run, last.number + 1 if last else 1, begin, end, judged, rules)
+
+
+def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> tuple[list[Candidate], Cursor]:
+    """The next PART_SIZE candidates, across streams, and where the part after them begins."""
+    by_revision = {rule.revision_id: rule for rule in rules}
+    found: list[Candidate] = []
+    stream, after = begin.stream, begin.after
+    while stream < len(run.streams) and len(found) < PART_SIZE:
+        current = Stream(**run.streams[stream])
+        wanted = PART_SIZE - len(found)
+        page = scan.page(current, by_revision[current.revision_id], run.as_of, after, wanted)
+        found += page
+        if len(page) < wanted:
+            stream, after = stream + 1, None
+        else:
+            after = page[-1].position
+    return found, Cursor(stream, after, begin.ordinal)
+
+
+def lock_versions(ids: Sequence[int]) -> None:
+    """Lock originals and their derivatives in id order, so that what is judged next cannot change before it is frozen."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT FROM retention_objectversion WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [[*ids, *scan.derivatives_of(ids)]],
+        )
+
+
+def write_part(
+    run: CleanupRun, number: int, begin: Cursor, end: Cursor, judged: Sequence[Judged], rules: Sequence[Governing]
+) -> ManifestPart:
+    """Write a part and its items, and park what a hold keeps out, so that no later scan reads it again."""
+    own = {stream["revision_id"] for stream in run.streams}
+    eligible = [row for row in judged if row.reason is Reason.ELIGIBLE and row.revision_id in own]
+    held = [row for row in judged if row.reason is Reason.HELD]
+    park(held)
+    if run.mode == CleanupRun.Mode.ENFORCE:
+        switched_on = enforcement.switched_on(run.tenant_id)
+        enforced = [row for row in eligible if enforcement.covers(switched_on, places(row))]
+    else:
+        enforced = eligible
+    items = list(items_of(run, enforced, rules))
+    part = ManifestPart.objects.create(
+        run=run,
+        number=number,
+        key=f"{run.key}:part-{number:04d}",
+        cursor=Cursor(end.stream, end.after, begin.ordinal + len(items)).as_json(),
+        digest=sha256(b"".join(item.digest for item in items)).hexdigest(),
+        item_count=len(items),
+        target_count=sum(item.target_count for item in items),
+        bytes=sum(item.bytes for item in items),
+        read=len(judged),
+        held=len(held),
+        not_enforced=len(eligible) - len(enforced),
+    )
+    with connection.cursor() as cursor, cursor.copy(f"COPY ledger_manifestitem ({ITEM_COLUMNS}) FROM STDIN") as copy:
+        for ordinal, item in enumerate(items, begin.ordinal + 1):
+            copy.write_row((run.pk, part.pk, ordinal, *item))
+    log.info("part frozen", part=part.key, items=part.item_count, held=part.held, not_enforced=part.not_enforced)
+    return part
+
+
+def places(row: Judged) -> Iterator[tuple[int, str]]:
+    """Where the targets of a row are: (bucket id, key)."""
+    yield row.bucket_id, row.key
+    for derivative in row.derivatives:
+        yield derivative.bucket_id, derivative.key
+
+
+def park(held: Sequence[Judged]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE retention_objectversion v SET parked_by_id = held.hold
+            FROM unnest(%s::bigint[], %s::bigint[]) AS held(version, hold) WHERE v.id = held.version
+            """,
+            [[row.id for row in held], [row.hold_id for row in held]],
+        )
+
+
+def items_of(run: CleanupRun, rows: Sequence[Judged], rules: Sequence[Governing]) -> Iterator[Item]:
+    """The lines of eligible rows. A line says nothing of the run, so that a dry run and the run after it compare."""
+    by_revision = {rule.revision_id: rule for rule in rules}
+    buckets = dict(Bucket.objects.values_list("pk", "name"))
+    for row in rows:
+        assert row.revision_id is not None
+        assert row.trigger_at is not None
+        assert row.since is not None
+        rule = by_revision[row.revision_id]
+        policy, number = rule.label.rsplit("/", 1)
+        key = keys.command_key(
+            tenant=run.tenant.code,
+            asset=row.asset,
+            bucket=buckets[row.bucket_id],
+            key=row.key,
+            version_id=row.version_id,
+            incarnation=row.incarnation,
+            policy=policy,
+            revision=int(number),
+        )
+        targets = list(targets_of(row, buckets))
+        size = sum(target["size"] for target in targets)
+        line = canonical.encode(
+            {
+                "asset": row.asset,
+                "bytes": size,
+                "command_key": key,
+                "eligible_since": canonical.instant(row.since),
+                "policy": policy,
+                "revision": int(number),
+                "targets": targets,
+                "tenant": run.tenant.code,
+                "why": {
+                    "considered": [by_revision[revision].label for revision in row.considered],
+                    "cutoff": rule.cutoff,
+                    "holds": 0,
+                    "period": f"{rule.period_number} {rule.period_unit}",
+                    "trigger": rule.trigger,
+                    "trigger_at": canonical.instant(row.trigger_at),
+                },
+            }
+        )
+        digest = sha256(line.encode()).digest()
+        yield Item(key, row.revision_id, row.id, row.since, len(targets), size, line, digest)
+
+
+def targets_of(row: Judged, buckets: dict[int, str]) -> Iterator[dict[str, Any]]:
+    """The exact versions that one command destroys: the original, then its derivatives."""
+    role = "delete_marker" if row.is_delete_marker else "original"
+    yield target(buckets[row.bucket_id], canonical.instant(row.stored_at), role, row)
+    for derivative in row.derivatives:
+        yield target(buckets[derivative.bucket_id], derivative.stored_at, "derivative", derivative)
+
+
+def target(bucket: str, stored_at: str, role: str, version: Judged | scan.Derivative) -> dict[str, Any]:
+    return {
+        "bucket": bucket,
+        "etag": version.etag,
+        "incarnation": version.incarnation,
+        "key": version.key,
+        "object_version": version.id,
+        "role": role,
+        "size": version.size,
+        "stored_at": stored_at,
+        "version_id": version.version_id,
+    }
+
+
+def seal(run: CleanupRun) -> None:
+    """Fix the manifest: its root over the parts' digests, and its counts. Called under the run's lock."""
+    root = sha256()
+    for digest in run.parts.order_by("number").values_list("digest", flat=True).iterator(chunk_size=1000):
+        root.update(bytes.fromhex(digest))
+    sums = run.parts.aggregate(items=Sum("item_count"), targets=Sum("target_count"), bytes=Sum("bytes"))
+    items = sums["items"] or 0
+    state = runs.state_after_sealing(run, items)
+    CleanupRun.objects.filter(pk=run.pk).update(
+        state=state,
+        sealed_at=Now(),
+        manifest_root=root.hexdigest(),
+        item_count=items,
+        target_count=sums["targets"] or 0,
+        bytes=sums["bytes"] or 0,
+        **({"ended_at": Now(), "end_reason": "sealed"} if state in RUN_ENDED else {}),
+    )
+    audit.record(
+        action="run.sealed",
+        subject=run,
+        by=None,
+        after={"manifest_root": root.hexdigest(), "items": items, "state": state},
+    )
+    log.info("manifest sealed", root=root.hexdigest(), items=items, state=state)

@@ -1,0 +1,109 @@
+"""Legal holds: place one, and the one answer to "is it held?"."""
+
+from datetime import datetime
+
+from django.db import connection, transaction
+
+from cleanup_project.base import audit
+from cleanup_project.base.models import User
+from retention.eligibility import HoldFacts
+from retention.exceptions import NotPermitted
+from retention.models import Bucket, HoldPrefix, LegalHold, Tenant
+from retention.prefixes import minimal
+
+# First key of the two-part advisory locks by which placing a hold waits for claims that began before it.
+LOCK_CLASS = 0x484F4C44
+UNPARK_CHUNK = 1000
+
+
+def share_lock(tenant_id: int) -> None:
+    """Take the tenant's hold lock, shared, until the transaction ends.
+
+    A statement of its own: the hold check must be a later statement, whose snapshot then shows every hold that committed
+    before the lock was granted. In one statement, or under REPEATABLE READ, the snapshot would be older than the lock.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [LOCK_CLASS, tenant_id])
+
+
+def place(
+    *,
+    tenant: Tenant,
+    matter: str,
+    title: str,
+    authority: str,
+    reason: str,
+    buckets: list[Bucket],
+    prefixes: list[str],
+    retention_classes: list[str],
+    by: User,
+    custodian: str = "",
+    stored_from: datetime | None = None,
+    stored_to: datetime | None = None,
+) -> LegalHold:
+    """Place a hold; it is in force when this returns, for present and for later objects alike.
+
+    Raises NotPermitted, or Django's ValidationError with a message for each field.
+    """
+    if not by.has_perm("base.place_hold"):
+        raise NotPermitted(f"{by} may not place legal holds: that needs the role Compliance.")
+    hold = LegalHold(
+        tenant=tenant,
+        matter=matter,
+        title=title,
+        authority=authority,
+        reason=reason,
+        custodian=custodian,
+        bucket_ids=[bucket.pk for bucket in buckets],
+        prefixes=prefixes,
+        retention_classes=retention_classes,
+        stored_from=stored_from,
+        stored_to=stored_to,
+        placed_by=by,
+    )
+    hold.full_clean()
+    with transaction.atomic():
+        hold.save()
+        HoldPrefix.objects.bulk_create(
+            HoldPrefix(hold=hold, bucket=bucket, prefix=prefix) for bucket in buckets for prefix in minimal(prefixes)
+        )
+        audit.record(action="hold.placed", subject=hold, by=by, reason=reason, after={"matter": matter})
+    return hold
+
+
+def in_force(tenant_id: int) -> list[HoldFacts]:
+    """Every hold in force for a tenant, as `eligibility.judge` takes them."""
+    return [
+        HoldFacts(
+            id=hold.pk,
+            matter=hold.matter,
+            tenant_id=hold.tenant_id,
+            bucket_ids=tuple(hold.bucket_ids),
+            prefixes=tuple(hold.prefixes),
+            retention_classes=tuple(hold.retention_classes),
+            stored_from=hold.stored_from,
+            stored_to=hold.stored_to,
+        )
+        for hold in LegalHold.objects.in_force().filter(tenant_id=tenant_id).order_by("pk")
+    ]
+
+
+def unpark_released() -> int:
+    """Give back to the scans what released holds had parked, in short transactions; returns how many versions."""
+    total = 0
+    while True:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                """
+                WITH chunk AS MATERIALIZED (
+                    SELECT v.id FROM retention_legalhold h
+                    JOIN retention_objectversion v ON v.parked_by_id = h.id
+                    WHERE h.released_at IS NOT NULL ORDER BY v.id LIMIT %s FOR NO KEY UPDATE OF v
+                )
+                UPDATE retention_objectversion v SET parked_by_id = NULL FROM chunk WHERE v.id = chunk.id
+                """,
+                [UNPARK_CHUNK],
+            )
+            total += cursor.rowcount
+            if cursor.rowcount < UNPARK_CHUNK:
+                return total

@@ -1,0 +1,116 @@
+"""Why is this object eligible, or why not: the present facts of any version, judged, in words."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from cleanup_project.base.canonical import instant
+from retention import governing, holds
+from retention.eligibility import WORDS, Surroundings, Verdict, VersionFacts, belongs, judge
+from retention.models import ObjectVersion, Role
+
+
+def facts_of(row: ObjectVersion) -> VersionFacts:
+    return VersionFacts(
+        id=row.pk,
+        tenant_id=row.tenant_id,
+        bucket_id=row.bucket_id,
+        key=row.key,
+        version_id=row.version_id,
+        retention_class=row.retention_class,
+        series=row.series,
+        stored_at=row.stored_at,
+        dated_at=row.dated_at,
+        present=row.gone_at is None,
+        is_delete_marker=row.is_delete_marker,
+        is_derivative=row.role == Role.DERIVATIVE,
+        original_bucket_id=row.original_bucket_id,
+        original_key=row.original_key,
+        original_version_id=row.original_version_id,
+    )
+
+
+def surroundings_of(row: ObjectVersion) -> Surroundings:
+    """What the catalogue holds around one version, read through its indexes."""
+    rows = ObjectVersion.objects
+    derivatives = rows.present().filter(role=Role.DERIVATIVE, original_bucket=row.bucket_id, original_key=row.key)
+    series = rows.present().filter(tenant=row.tenant_id, series=row.series, standalone=True, is_delete_marker=False)
+    return Surroundings(
+        same_key=[facts_of(each) for each in rows.filter(bucket=row.bucket_id, key=row.key)],
+        series=[facts_of(each) for each in series] if row.tenant_id else [],
+        derivatives=[facts_of(each) for each in derivatives] if row.role == Role.ORIGINAL else [],
+        originals=[
+            facts_of(each) for each in rows.present().filter(bucket=row.original_bucket_id, key=row.original_key)
+        ]
+        if row.role == Role.DERIVATIVE
+        else [],
+    )
+
+
+def why(row: ObjectVersion, as_of: datetime | None = None) -> Verdict:
+    """Judge one catalogued version now, or as of another time with today's catalogue, policies and holds."""
+    as_of = as_of or timezone.now()
+    rules = governing.of_tenant(row.tenant, as_of) if row.tenant else []
+    holding = holds.in_force(row.tenant_id) if row.tenant_id else []
+    return judge(facts_of(row), surroundings_of(row), rules, holding, as_of)
+
+
+def coupling(row: ObjectVersion) -> str:
+    """For a derivative: which version it goes with, or why it is left alone."""
+    around = surroundings_of(row)
+    versions = [
+        facts_of(each) for each in ObjectVersion.objects.filter(bucket=row.original_bucket_id, key=row.original_key)
+    ]
+    parents = [each for each in versions if each.present and belongs(facts_of(row), each, versions)]
+    if not any(not original.is_delete_marker for original in around.originals):
+        return "Its original is not in the catalogue, so it is judged as an original."
+    if not parents:
+        return "It cannot be told from which version of its original it was made, so it is left alone."
+    return f"It goes with version {parents[0].version_id} of {row.original_key}."
+
+
+def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
+    """The verdict in sentences, the answer first."""
+    yield WORDS[verdict.reason]
+    if row.role == Role.DERIVATIVE:
+        yield coupling(row)
+    for finding in verdict.findings:
+        since = f", ends {instant(finding.eligible_since)}" if finding.eligible_since else ""
+        started = f"clock started {instant(finding.trigger_at)}" if finding.trigger_at else "clock not started"
+        yield f"{finding.rule.label}: {started}{since}. {WORDS[finding.reason]}"
+    if verdict.governed_by and len(verdict.findings) > 1:
+        yield f"The longest retention wins: {verdict.governed_by.label} governs."
+    for hold in verdict.holds:
+        yield f"Held by matter {hold.matter} (hold {hold.id})."
+    if verdict.eligible_since and not verdict.eligible:
+        yield f"Retention ends {instant(verdict.eligible_since)}."
+    for target in verdict.targets[1:]:
+        yield f"Would take along {target.key} @ {target.version_id}."
+
+
+def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, Any]:
+    return {
+        "bucket": row.bucket.name,
+        "key": row.key,
+        "version_id": row.version_id,
+        "as_of": instant(as_of),
+        "reason": verdict.reason.value,
+        "eligible": verdict.eligible,
+        "eligible_since": instant(verdict.eligible_since) if verdict.eligible_since else None,
+        "governed_by": verdict.governed_by.label if verdict.governed_by else None,
+        "findings": [
+            {
+                "revision": finding.rule.label,
+                "reason": finding.reason.value,
+                "trigger": finding.rule.trigger,
+                "trigger_at": instant(finding.trigger_at) if finding.trigger_at else None,
+                "eligible_since": instant(finding.eligible_since) if finding.eligible_since else None,
+            }
+            for finding in verdict.findings
+        ],
+        "holds": [{"hold": hold.id, "matter": hold.matter} for hold in verdict.holds],
+        "targets": [{"key": target.key, "version_id": target.version_id} for target in verdict.targets],
+        "explanation": list(explain(row, verdict)),
+    }

@@ -1,0 +1,71 @@
+"""Makes catalogue rows, policies and holds in one line each; every value that a test does not care about is ordinary."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from cleanup_project.base.models import User
+from retention import policies
+from retention.eligibility import HoldFacts, VersionFacts
+from retention.models import Bucket, ObjectVersion, PolicyRevision, RetentionPolicy, Role, Tenant
+
+EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
+_serial = count(1)
+
+
+def version(bucket: Bucket, tenant: Tenant | None, key: str, **fields: Any) -> ObjectVersion:
+    """One catalogued object version."""
+    original_key = fields.get("original_key", "")
+    defaults: dict[str, Any] = {
+        "version_id": f"v{next(_serial):08d}",
+        "etag": "d41d8cd98f00b204e9800998ecf8427e",
+        "size": 100,
+        "stored_at": EPOCH,
+        "is_latest": True,
+        "is_delete_marker": False,
+        "asset": key,
+        "series": fields.get("asset", key),
+        "role": Role.DERIVATIVE if original_key else Role.ORIGINAL,
+        "original_bucket": bucket if original_key else None,
+        "standalone": not original_key,
+        "source": ObjectVersion.Source.LISTING,
+        "first_observed_at": EPOCH,
+        "observed_at": EPOCH,
+        "listed_at": EPOCH,
+    }
+    return ObjectVersion.objects.create(bucket=bucket, tenant=tenant, key=key, **(defaults | fields))
+
+
+def published(
+    tenant: Tenant, bucket: Bucket, *, author: User, publisher: User, code: str = "", **fields: Any
+) -> PolicyRevision:
+    """A published revision; of the policy `code` if it exists, else of a new one."""
+    code = code or f"policy-{next(_serial)}"
+    policy = RetentionPolicy.objects.filter(code=code).first() or policies.create(tenant=tenant, code=code, by=author)
+    defaults: dict[str, Any] = {
+        "title": "Originals",
+        "authority": "Retention Act, section 1",
+        "bucket_ids": [bucket.pk],
+        "prefixes": [""],
+        "retention_classes": ["*"],
+        "trigger": PolicyRevision.Trigger.STORED_AT,
+        "period_number": 30,
+        "period_unit": PolicyRevision.Unit.DAYS,
+        "retroactive": True,
+        "effective_from": EPOCH,
+    }
+    revision = policies.draft(policy=policy, by=author, **(defaults | fields))
+    return policies.publish(revision=revision, by=publisher, reason="Reviewed.")
+
+
+def facts(row: ObjectVersion) -> VersionFacts:
+    from retention.why import facts_of
+
+    return facts_of(row)
+
+
+def days_ago(days: float, now: datetime) -> datetime:
+    return now - timedelta(days=days)
+
+
+__all__ = ["EPOCH", "HoldFacts", "days_ago", "facts", "published", "version"]
