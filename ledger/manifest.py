@@ -4,30 +4,28 @@ One transaction a part. It locks the run's row, reads where the last part ended,
 leaves no gap and a second scheduler no overlap. The empty page seals the manifest.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 from django.db import connection, transaction
 from django.db.models import Sum
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, canonical
-from ledger import keys, runs
+from cleanup_project.base import audit
+from ledger import lines, runs
 from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
 from retention.eligibility import Reason
 from retention.governing import Governing
-from retention.models import Bucket
-from retention.scan import Candidate, Judged, Stream
+from retention.scan import Candidate, Exact, Judged, Stream
 
 log = structlog.get_logger(__name__)
 
 PART_SIZE = 1000
-ITEM_COLUMNS = "run_id, part_id, ordinal, command_key, revision_id, object_version_id, eligible_since, target_count, bytes, line, digest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +38,6 @@ class Cursor:
 
     def as_json(self) -> dict[str, Any]:
         return {"stream": self.stream, "after": self.after, "ordinal": self.ordinal}
-
-
-class Item(NamedTuple):
-    """A line of the manifest, ready to be written."""
-
-    command_key: str
-    revision_id: int
-    object_version_id: int
-    eligible_since: Any
-    target_count: int
-    bytes: int
-    line: str
-    digest: bytes
 
 
 def freeze(run: CleanupRun, progress: Callable[[int], None] = lambda items: None) -> CleanupRun:
@@ -80,8 +65,9 @@ def freeze_part(run_id: int) -> ManifestPart | None:
             seal(run)
             return None
         ids = [candidate.id for candidate in candidates]
-        lock_versions(ids)
-        judged = list(scan.judge_page(ids, rules, run.as_of))
+        derivatives = scan.derivatives_of(ids)
+        lock_versions([*ids, *derivatives])
+        judged = scan.judge_page(ids, derivatives, rules, run.as_of)
         return write_part(run, last.number + 1 if last else 1, begin, end, judged, rules)
 
 
@@ -103,11 +89,10 @@ def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> tuple[
 
 
 def lock_versions(ids: Sequence[int]) -> None:
-    """Lock originals and their derivatives in id order, so that what is judged next cannot change before it is frozen."""
+    """Lock versions in id order, so that what is judged next cannot change before it is frozen."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT FROM retention_objectversion WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
-            [[*ids, *scan.derivatives_of(ids)]],
+            "SELECT FROM retention_objectversion WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [list(ids)]
         )
 
 
@@ -119,12 +104,8 @@ def write_part(
     eligible = [row for row in judged if row.reason is Reason.ELIGIBLE and row.revision_id in own]
     held = [row for row in judged if row.reason is Reason.HELD]
     park(held)
-    if run.mode == CleanupRun.Mode.ENFORCE:
-        switched_on = enforcement.switched_on(run.tenant_id)
-        enforced = [row for row in eligible if enforcement.covers(switched_on, places(row))]
-    else:
-        enforced = eligible
-    items = list(items_of(run, enforced, rules))
+    enforced = within_enforcement(run, eligible)
+    items = list(lines.items_of(run, enforced, rules))
     part = ManifestPart.objects.create(
         run=run,
         number=number,
@@ -138,97 +119,34 @@ def write_part(
         held=len(held),
         not_enforced=len(eligible) - len(enforced),
     )
-    with connection.cursor() as cursor, cursor.copy(f"COPY ledger_manifestitem ({ITEM_COLUMNS}) FROM STDIN") as copy:
-        for ordinal, item in enumerate(items, begin.ordinal + 1):
-            copy.write_row((run.pk, part.pk, ordinal, *item))
+    lines.write(run, part, begin.ordinal, items)
     log.info("part frozen", part=part.key, items=part.item_count, held=part.held, not_enforced=part.not_enforced)
     return part
 
 
-def places(row: Judged) -> Iterator[tuple[int, str]]:
-    """Where the targets of a row are: (bucket id, key)."""
-    yield row.bucket_id, row.key
-    for derivative in row.derivatives:
-        yield derivative.bucket_id, derivative.key
+def within_enforcement(run: CleanupRun, rows: list[Judged]) -> list[Judged]:
+    """The rows whose every target stands where enforcement is on; a dry run looks everywhere."""
+    if run.mode == CleanupRun.Mode.DRY_RUN:
+        return rows
+    places = enforcement.switched_on(run.tenant_id)
+
+    def enforced(version: Exact) -> bool:
+        return any(version.bucket_id == bucket and version.key.startswith(prefix) for bucket, prefix in places)
+
+    return [row for row in rows if enforced(row.version) and all(enforced(each) for each in row.taken_along)]
 
 
 def park(held: Sequence[Judged]) -> None:
+    if not held:
+        return
     with connection.cursor() as cursor:
         cursor.execute(
             """
             UPDATE retention_objectversion v SET parked_by_id = held.hold
             FROM unnest(%s::bigint[], %s::bigint[]) AS held(version, hold) WHERE v.id = held.version
             """,
-            [[row.id for row in held], [row.hold_id for row in held]],
+            [[row.version.id for row in held], [row.hold_id for row in held]],
         )
-
-
-def items_of(run: CleanupRun, rows: Sequence[Judged], rules: Sequence[Governing]) -> Iterator[Item]:
-    """The lines of eligible rows. A line says nothing of the run, so that a dry run and the run after it compare."""
-    by_revision = {rule.revision_id: rule for rule in rules}
-    buckets = dict(Bucket.objects.values_list("pk", "name"))
-    for row in rows:
-        assert row.revision_id is not None
-        assert row.trigger_at is not None
-        assert row.since is not None
-        rule = by_revision[row.revision_id]
-        policy, number = rule.label.rsplit("/", 1)
-        key = keys.command_key(
-            tenant=run.tenant.code,
-            asset=row.asset,
-            bucket=buckets[row.bucket_id],
-            key=row.key,
-            version_id=row.version_id,
-            incarnation=row.incarnation,
-            policy=policy,
-            revision=int(number),
-        )
-        targets = list(targets_of(row, buckets))
-        size = sum(target["size"] for target in targets)
-        line = canonical.encode(
-            {
-                "asset": row.asset,
-                "bytes": size,
-                "command_key": key,
-                "eligible_since": canonical.instant(row.since),
-                "policy": policy,
-                "revision": int(number),
-                "targets": targets,
-                "tenant": run.tenant.code,
-                "why": {
-                    "considered": [by_revision[revision].label for revision in row.considered],
-                    "cutoff": rule.cutoff,
-                    "holds": 0,
-                    "period": f"{rule.period_number} {rule.period_unit}",
-                    "trigger": rule.trigger,
-                    "trigger_at": canonical.instant(row.trigger_at),
-                },
-            }
-        )
-        digest = sha256(line.encode()).digest()
-        yield Item(key, row.revision_id, row.id, row.since, len(targets), size, line, digest)
-
-
-def targets_of(row: Judged, buckets: dict[int, str]) -> Iterator[dict[str, Any]]:
-    """The exact versions that one command destroys: the original, then its derivatives."""
-    role = "delete_marker" if row.is_delete_marker else "original"
-    yield target(buckets[row.bucket_id], canonical.instant(row.stored_at), role, row)
-    for derivative in row.derivatives:
-        yield target(buckets[derivative.bucket_id], derivative.stored_at, "derivative", derivative)
-
-
-def target(bucket: str, stored_at: str, role: str, version: Judged | scan.Derivative) -> dict[str, Any]:
-    return {
-        "bucket": bucket,
-        "etag": version.etag,
-        "incarnation": version.incarnation,
-        "key": version.key,
-        "object_version": version.id,
-        "role": role,
-        "size": version.size,
-        "stored_at": stored_at,
-        "version_id": version.version_id,
-    }
 
 
 def seal(run: CleanupRun) -> None:

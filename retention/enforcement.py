@@ -1,7 +1,5 @@
 """Where runs may destroy. Absent means dry run: one prefix of one bucket comes first."""
 
-from collections.abc import Iterable, Sequence
-
 from django.db import transaction
 from django.utils import timezone
 
@@ -52,8 +50,3 @@ def switched_on(tenant_id: int) -> list[tuple[int, str]]:
     """The (bucket id, prefix) pairs under which runs of the tenant may destroy."""
     rows = Enforcement.objects.filter(tenant_id=tenant_id, switched_off_at=None)
     return list(rows.values_list("bucket_id", "prefix"))
-
-
-def covers(rows: Sequence[tuple[int, str]], places: Iterable[tuple[int, str]]) -> bool:
-    """Whether enforcement is on for every one of these (bucket id, key) pairs."""
-    return all(any(bucket == b and key.startswith(prefix) for b, prefix in rows) for bucket, key in places)

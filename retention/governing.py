@@ -14,8 +14,9 @@ class Governing:
     """A revision in force, and the half-open range of stored-at times that it governs (None: without end)."""
 
     revision_id: int
-    label: str
     policy_id: int
+    policy: str
+    number: int
     tenant_id: int
     bucket_ids: tuple[int, ...]
     prefixes: tuple[str, ...]
@@ -30,6 +31,15 @@ class Governing:
     suspended: bool
     stored_from: datetime | None = None
     stored_to: datetime | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.policy}/{self.number}"
+
+    @property
+    def period(self) -> str:
+        """The period as PostgreSQL reads an interval."""
+        return f"{self.period_number} {self.period_unit}"
 
     def in_scope(self, tenant_id: int | None, bucket_id: int, key: str, retention_class: str) -> bool:
         """Whether the scope matches: OR inside a dimension, AND across."""
@@ -82,8 +92,9 @@ def of_tenant(tenant: Tenant, as_of: datetime) -> list[Governing]:
 def governing(revision: PolicyRevision, *, stored_from: datetime | None, stored_to: datetime | None) -> Governing:
     return Governing(
         revision_id=revision.pk,
-        label=f"{revision.policy.code}/{revision.number}",
         policy_id=revision.policy_id,
+        policy=revision.policy.code,
+        number=revision.number,
         tenant_id=revision.tenant_id,
         bucket_ids=tuple(revision.bucket_ids),
         prefixes=tuple(revision.prefixes),
@@ -107,12 +118,13 @@ def as_json(rules: Sequence[Governing]) -> list[dict[str, Any]]:
         {
             "revision_id": rule.revision_id,
             "policy_id": rule.policy_id,
+            "label": rule.label,
             "tenant_id": rule.tenant_id,
             "bucket_ids": list(rule.bucket_ids),
             "prefixes": list(rule.prefixes),
             "retention_classes": list(rule.retention_classes),
             "trigger": rule.trigger,
-            "period": f"{rule.period_number} {rule.period_unit}",
+            "period": rule.period,
             "cutoff": rule.cutoff,
             "keep_newest": rule.keep_newest,
             "retain_permanently": rule.retain_permanently,

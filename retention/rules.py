@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 DIGITS: Final = {"year": "[0-9]{4}", "month": "[0-9]{2}", "day": "[0-9]{2}", "hour": "[0-9]{2}"}
 TOKEN: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)(\*?)\}|[{}]")
-PLAIN_ASSET: Final = re.compile(r"[\x21-\x7e]{1,200}")
+# What may stand in a command key unescaped: printable ASCII without blank, `%` and `:`.
+PLAIN_ASSET: Final = re.compile(r"[!-$&-9;-~]{1,200}")
 
 
 class RuleError(ValueError):

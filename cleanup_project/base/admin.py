@@ -1,61 +1,106 @@
 """People and the audit record in the admin."""
 
+from typing import Any
+
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
-from django.db.models import Model
-from django.http import HttpRequest
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 
-from cleanup_project.base.modeladmin import ReadOnlyAdmin
+from cleanup_project.base.audit import SYSTEM
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
 from cleanup_project.base.models import AuditEvent, User
+from cleanup_project.base.settings_audit import record
 
 admin.site.disable_action("delete_selected")
 admin.site.site_header = "Cleanup"
 admin.site.site_title = "Cleanup"
 admin.site.index_title = "Records"
+admin.site.site_url = None  # the admin is the site
 admin.site.unregister(Group)
 
 
+def sees_people(request: HttpRequest) -> bool:
+    return request.user.has_perm("base.manage_settings") or request.user.has_perm("base.read_everything")
+
+
 @admin.register(User)
-class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
-    """Deactivate, never delete: a person's decisions outlive the account."""
+class PersonAdmin(SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
+    """Deactivate, never delete: a person's decisions outlive the account.
+
+    Rights come from roles alone. Only a superuser makes superusers, or touches one: whoever could set a superuser's
+    password would be one.
+    """
 
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_superuser", "groups")
+    filter_horizontal = ("groups",)
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("base.manage_settings") or request.user.has_perm("base.read_everything")
+    def has_view_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return sees_people(request)
 
-    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self.has_module_permission(request)
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        out_of_reach = obj is not None and obj.is_superuser and not request.user.is_superuser
+        return super().has_change_permission(request, obj) and not out_of_reach
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("base.manage_settings")
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> list[Any]:
+        kept = (
+            ("last_login", "date_joined")
+            if request.user.is_superuser
+            else ("last_login", "date_joined", "is_superuser")
+        )
+        return [*super().get_readonly_fields(request, obj), *kept]
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return request.user.has_perm("base.manage_settings")
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        with transaction.atomic():
+            person = self.get_object(request, unquote(id))
+            before = person.password if person else None
+            response = super().user_change_password(request, id, form_url)
+            if person is not None:
+                person.refresh_from_db(fields=["password"])
+                if person.password != before:
+                    record(request, person, "settings.changed", after={"password": "changed"})
+        return response
 
 
 @admin.register(Group)
-class RoleAdmin(GroupAdmin):
+class RoleAdmin(RecordAdmin[Group], GroupAdmin):
     """The roles are data of the product (`roles.MATRIX`): shown, not edited."""
+
+    fields = ("name", "permissions")
+
+    def has_view_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        return sees_people(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
         return False
 
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
     list_display = ("at", "actor_name", "action", "subject_type", "subject_label", "reason")
-    list_display_links = ("at",)
     ordering = ("-id",)
-    sortable_by = ()
-    exact_search = ("subject_id", "actor_name")
+    exact_search = ("actor",)
+    search_help_text = (
+        "A person's username, system, or one item: its type and number, for example ledger.cleanuprun:12."
+    )
+
+    def search_exactly(self, queryset: QuerySet[AuditEvent], term: str) -> QuerySet[AuditEvent]:
+        kind, colon, number = term.rpartition(":")
+        if colon:
+            return queryset.filter(subject_type=kind, subject_id=number)
+        if term == SYSTEM:
+            return queryset.filter(actor=None)
+        return queryset.filter(actor__in=list(User.objects.filter(username=term)))

@@ -1,33 +1,181 @@
 """Admin base classes: fast on large tables, and unable to change what the machine owns."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from django.contrib import admin
-from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.contrib.admin.filters import SimpleListFilter
+from django.contrib.admin.utils import flatten_fieldsets, unquote
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.db.models import Field, Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.text import capfirst
 
-from cleanup_project.base.paginator import CappedPaginator
+from cleanup_project.base import display
+from cleanup_project.base.models import AuditEvent
+from cleanup_project.base.paginator import EXACT_UP_TO, CappedPaginator
+from cleanup_project.base.settings_audit import record_settings
 
 M = TypeVar("M", bound=Model)
 
+HISTORY_SHOWN = 500
 
-class LargeTableAdmin(admin.ModelAdmin[M]):
+
+class Tool(NamedTuple):
+    """A link at the top of an item's page."""
+
+    label: str
+    url: str
+
+
+class RecordAdmin(admin.ModelAdmin[M]):
+    """Shown to whoever may view it or read everything, with its audit record as history; nothing is ever deleted."""
+
+    actions: Any = None
+    empty_words: ClassVar[Mapping[str, str]] = {}
+
+    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return super().has_view_permission(request, obj) or request.user.has_perm("base.read_everything")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def presented(self, name: Any) -> Any:
+        """A model field by its presentation (`base.display`); anything else as it is."""
+        if isinstance(name, tuple):
+            return tuple(self.presented(each) for each in name)
+        if not isinstance(name, str):
+            return name
+        try:
+            field = self.opts.get_field(name)
+        except FieldDoesNotExist:
+            return name
+        if not isinstance(field, Field):
+            return name
+        return display.column(field, self.empty_words.get(name, display.NOTHING))
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [self.presented(name) for name in self.list_display]
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Sequence[Any]) -> list[Any]:
+        return list(list_display[:1])
+
+    def get_fieldsets(self, request: HttpRequest, obj: M | None = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return fieldsets
+        return [
+            (title, {**options, "fields": [self.presented(name) for name in options["fields"]]})
+            for title, options in fieldsets
+        ]
+
+    def tools(self, request: HttpRequest, obj: M) -> Iterable[Tool]:
+        """Links at the top of an item's page, besides its history."""
+        return ()
+
+    def narrowed(self, request: HttpRequest) -> str | None:
+        """What a list is narrowed to by the link that led to it, in words."""
+        return None
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        told = {"title": capfirst(self.opts.verbose_name_plural), "subtitle": self.narrowed(request)}
+        return super().changelist_view(request, told | (extra_context or {}))
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: M | None = None,
+    ) -> HttpResponse:
+        if obj is not None:
+            context |= {"subtitle": display.visible(str(obj)), "tools": list(self.tools(request, obj))}
+        return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What the audit record says about one item: Django's own log knows only what was done in the admin."""
+        obj = self.get_object(request, unquote(object_id))
+        if obj is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        if not self.has_view_or_change_permission(request, obj):
+            raise PermissionDenied
+        about = AuditEvent.objects.filter(subject_type=self.opts.label_lower, subject_id=str(obj.pk))
+        events = about.order_by("-id")[:HISTORY_SHOWN]
+        headings = ("When", "Who", "Action", "Reason", "Before", "After")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "History",
+            "subtitle": display.visible(str(obj)),
+            "opts": self.opts,
+            "original": obj,
+            "events": display.table(headings, map(event_row, events)) if events else "",
+            "at_limit": len(events) == HISTORY_SHOWN,
+        }
+        return TemplateResponse(request, "admin/history.html", context)
+
+
+def event_row(event: AuditEvent) -> tuple[Any, ...]:
+    told = (display.structure(values) if values else display.NOTHING for values in (event.before, event.after))
+    return (display.moment(event.at), event.actor_name, event.action, event.reason or display.NOTHING, *told)
+
+
+class LargeChangeList(ChangeList):
+    """Rows come in the admin's own order, which follows an index; asked for another, PostgreSQL would sort the table."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[str]:  # type: ignore[override]
+        return [str(field) for field in self.model_admin.get_ordering(request)]
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        paginator = self.paginator
+        if isinstance(paginator, CappedPaginator) and self.page_num != paginator.nearest(self.page_num):
+            self.page_num = paginator.nearest(self.page_num)
+            messages.warning(
+                request,
+                f"There is no such page; this is page {self.page_num}. Lists end after {EXACT_UP_TO:,} rows: "
+                "narrow them by search or filter.",
+            )
+
+
+class LargeTableAdmin(RecordAdmin[M]):
     """Stays fast at ten million rows: capped count, no facets, and search by exact value on indexed columns.
 
     `exact_search` names the columns that the search box looks in. The term is taken whole and exactly, blanks included:
-    object keys may contain anything.
+    object keys may contain anything. `lookups` names what a link may narrow the list by, beside `list_filter`; each must
+    have an index, as must the first columns of `ordering`.
     """
 
-    paginator = CappedPaginator
+    paginator: ClassVar[Any] = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 100
     list_max_show_all = 200
-    actions: Any = None
+    sortable_by: ClassVar[Any] = ()
     exact_search: ClassVar[tuple[str, ...]] = ()
+    lookups: ClassVar[frozenset[str]] = frozenset()
 
-    def get_search_fields(self, request: HttpRequest) -> Sequence[str]:
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return LargeChangeList
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Only what was declared: Django lets anyone put `line__regex=…` into the address."""
+        named = {
+            each.parameter_name if isinstance(each, type) and issubclass(each, SimpleListFilter) else f"{each}__exact"
+            for each in self.list_filter
+        }
+        return lookup in self.lookups or lookup in named
+
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
         return self.exact_search
 
     def get_search_results(
@@ -57,14 +205,24 @@ class ReadOnlyAdmin(LargeTableAdmin[M]):
     def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
+    def get_fields(self, request: HttpRequest, obj: M | None = None) -> list[Any]:
+        """As declared, else every field, in the model's order."""
+        return list(self.fields or [field.name for field in self.opts.fields if not field.primary_key])
+
+    def get_readonly_fields(self, request: HttpRequest, obj: M | None = None) -> list[Any]:
+        return flatten_fieldsets(self.get_fieldsets(request, obj))
 
 
-class SettingsAdmin(admin.ModelAdmin[M]):
-    """For what administrators configure: needs the right `manage_settings`; nothing is deleted."""
+class SettingsAdmin(RecordAdmin[M]):
+    """For what administrators configure: needs the right `manage_settings`; each change leaves an audit record.
 
-    actions: Any = None
+    `fixed_fields` cannot change once they are saved, since evidence or other systems name the row by them.
+    """
+
+    fixed_fields: ClassVar[tuple[str, ...]] = ()
+
+    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return super().has_view_permission(request, obj) or request.user.has_perm("base.manage_settings")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("base.manage_settings")
@@ -72,5 +230,19 @@ class SettingsAdmin(admin.ModelAdmin[M]):
     def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return request.user.has_perm("base.manage_settings")
 
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
+    def get_readonly_fields(self, request: HttpRequest, obj: M | None = None) -> list[Any]:
+        observed = [self.presented(name) for name in super().get_readonly_fields(request, obj)]
+        return [*observed, *(self.fixed_fields if obj else ())]
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """The last step of saving, many-to-many fields included, in the transaction of the whole."""
+        super().save_related(request, form, formsets, change)
+        record_settings(request, form, change)
+
+
+def change_url(obj: Model) -> str:
+    return reverse(f"admin:{obj._meta.app_label}_{obj._meta.model_name}_change", args=[obj.pk])
+
+
+def list_url(model: type[Model], query: str = "") -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist") + query

@@ -1,8 +1,9 @@
-"""A paginator whose count never scans a large table."""
+"""A paginator whose count and whose deepest page never scan a large table."""
 
 import json
+from typing import Any
 
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db import OperationalError, connection, models, transaction
 from django.utils.functional import cached_property
 
@@ -14,7 +15,8 @@ class CappedPaginator(Paginator[models.Model]):
     """Exact up to `EXACT_UP_TO` rows, the planner's estimate above, `is_estimate` says which.
 
     The estimate is never below the cap: Django's ChangeList reads the whole queryset when the count is not above one
-    page, so a low guess (a table never analysed, a misjudged filter) would load the table.
+    page, so a low guess (a table never analysed, a misjudged filter) would load the table. Pages end at the cap as well:
+    OFFSET reads all that it skips.
     """
 
     is_estimate = False
@@ -36,3 +38,14 @@ class CappedPaginator(Paginator[models.Model]):
         self.is_estimate = True
         plan = json.loads(queryset.explain(format="json"))[0]["Plan"]
         return max(int(plan["Plan Rows"]), EXACT_UP_TO + 1)
+
+    @cached_property
+    def num_pages(self) -> int:
+        return min(super().num_pages, max(1, EXACT_UP_TO // self.per_page))
+
+    def page(self, number: int | str) -> Page[Any]:
+        """The page, or the nearest one that there is."""
+        return super().page(self.nearest(int(number)))
+
+    def nearest(self, number: int) -> int:
+        return min(max(number, 1), self.num_pages)

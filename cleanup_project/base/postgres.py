@@ -13,7 +13,7 @@ killed process. The data folder holds:
 The server has no TCP port and trusts (`auth=trust`) whoever can open its socket. Only the account that runs it and root
 can: the folder of the socket has mode 0700. PostgreSQL refuses to run as root. Root has it run by the system user
 `pgserver`, which is created, and for whom the parent folders of the data and of the binaries get the search bit (o+x)
-where it is missing: `/root` of a checkout below it becomes 0711.
+where it is missing (`/root` of a checkout below it becomes 0701), and the wheel's own files what an umask took away.
 
 A process that is killed stops nothing: the server then runs until the next user of the checkout has come and gone.
 """
@@ -47,7 +47,8 @@ if sys.platform != "win32":
 VERSION = 18
 USER = "postgres"
 DATABASE = "cleanup"
-PORT = 5432  # only names the socket file
+PORT = 5432  # only a part of the name of the socket
+SOCKET = f".s.PGSQL.{PORT}"
 ACCOUNT_FOR_ROOT = "pgserver"
 SOCKET_PATH_BYTES = 103  # the least of all platforms: macOS, 104 with the closing NUL
 
@@ -183,15 +184,22 @@ class _Cluster:
 
     def launch(self, lock: int) -> None:
         if os.geteuid() == 0:
+            package = self.binaries.parents[1]
             _open_way(self.data)
-            _open_way(self.binaries)
+            _open_way(self.binaries.parent)
+            for tree in (self.binaries.parent, package.with_suffix(".libs")):
+                _open_tree(tree)
         if not self.data.exists():
             self.initialise(lock)
-        # Its pid may be another process by now, and postgres would take that for a server. `lock` proves that none is.
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
-        settings = SETTINGS | {"unix_socket_directories": f'"{self.make_socket_folder()}"'}
-        options = shlex.join(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
-        self.run("pg_ctl", "start", "--no-wait", "-D", str(self.data), "-o", options, lock=lock)
+        folder = self.make_socket_folder()
+        # postgres refuses to start while the pid in one of these is alive, even as another process, or as a zombie in a
+        # container whose init reaps nothing. `lock` proves that no server is.
+        for stale in (self.data / "postmaster.pid", folder / f"{SOCKET}.lock"):
+            stale.unlink(missing_ok=True)
+        quoted = '"' + str(folder).replace('"', '""') + '"'
+        settings = SETTINGS | {"unix_socket_directories": quoted}
+        words = ["-D", str(self.data), *(f"--{name}={value}" for name, value in settings.items())]
+        self.run("pg_ctl", "start", "--no-wait", "-o", shlex.join(words), lock=lock)
 
     def initialise(self, lock: int) -> None:
         """Make the cluster elsewhere and rename it, so that a killed initdb leaves no half of one behind."""
@@ -228,7 +236,7 @@ class _Cluster:
                 if _try_lock(lock) or time.monotonic() > deadline:
                     return
             time.sleep(POLL_SECONDS)
-        self.run("pg_ctl", "stop", "-D", str(self.data), "-m", "fast", "-t", str(STEP_SECONDS))
+        self.run("pg_ctl", "stop", "-m", "fast", "-t", str(STEP_SECONDS))
 
     def ensure_database(self) -> EmbeddedServer:
         folder = self.read_socket_folder()
@@ -254,8 +262,8 @@ class _Cluster:
             return None
 
     def make_socket_folder(self) -> Path:
-        """The cluster itself, or when its path is too long for a socket, a folder in the temporary directory."""
-        if len(os.fsencode(self.data / f".s.PGSQL.{PORT}")) <= SOCKET_PATH_BYTES:
+        """The cluster itself; a temporary folder when the path of the socket is too long, or has libpq's separator."""
+        if len(os.fsencode(self.data / SOCKET)) <= SOCKET_PATH_BYTES and "," not in str(self.data):
             return self.data
         name = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
         folder = Path(tempfile.gettempdir()) / f"cleanup-postgres-{name}"
@@ -291,7 +299,8 @@ class _Cluster:
                     stderr=log,
                     pass_fds=() if lock is None else (lock,),
                     cwd="/",  # the account may not see ours
-                    env=environment | {"LC_ALL": "C"},
+                    # PGDATA and not -D, which pg_ctl hands to a shell with no more than double quotes around it.
+                    env=environment | {"LC_ALL": "C", "PGDATA": str(self.data)},
                     **account,
                 )
         except (OSError, subprocess.SubprocessError) as error:
@@ -352,11 +361,25 @@ def _own_folder(data_dir: Path) -> Path:
 
 
 def _open_way(path: Path) -> None:
-    """Let `pgserver` pass through the parents of `path`: the search bit only, and only where it is missing."""
+    """Let `pgserver` pass through the parents of `path`: the search bit only."""
     for folder in path.parents:
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            folder.chmod(mode | stat.S_IXOTH)
+        _allow(folder, stat.S_IXOTH)
+
+
+def _open_tree(tree: Path) -> None:
+    """Let `pgserver` use the files of the wheel, when they were installed under an umask that leaves them to root."""
+    if tree.exists() and not tree.stat().st_mode & stat.S_IXOTH:
+        for path in (*tree.rglob("*"), tree):
+            _allow(path, (path.stat().st_mode & 0o500) >> 6)
+
+
+def _allow(path: Path, bits: int) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if bits & ~mode:  # nothing is written where nothing is missing: the system may be read-only
+        try:
+            path.chmod(mode | bits)
+        except OSError as error:
+            raise EmbeddedServerUnavailable(f"{ACCOUNT_FOR_ROOT} must reach {path} (chmod o+x): {error}") from error
 
 
 def _conninfo(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
@@ -176,6 +177,13 @@ class ObjectVersion(models.Model):
     original_version_id = models.TextField(db_collation="C", blank=True, help_text="Empty: found by its time.")
     standalone = models.BooleanField(help_text="Judged on its own: an original, or a derivative without one.")
     dated_at = models.DateTimeField(null=True, blank=True, help_text="The date that its key or an import states.")
+    stated = ArrayField(
+        models.CharField(max_length=15),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Facts that an import stated, so that a listing leaves them (retention/facts.py).",
+    )
 
     source = models.CharField(max_length=9, choices=Source)
     first_observed_at = models.DateTimeField()
@@ -204,6 +212,8 @@ class ObjectVersion(models.Model):
                 fields=["bucket", "key", "version_id", "incarnation"], name="object_version_identity"
             ),
             models.CheckConstraint(condition=~Q(key="") & ~Q(version_id=""), name="object_version_named"),
+            # As in a command key: printable ASCII without blank, % and : (retention/rules.py, short_asset).
+            models.CheckConstraint(condition=Q(asset__regex=r"^[!-$&-9;-~]{1,200}$"), name="object_version_asset"),
             models.CheckConstraint(
                 condition=Q(gone_at=None, gone_reason="") | (Q(gone_at__isnull=False) & ~Q(gone_reason="")),
                 name="object_version_gone",

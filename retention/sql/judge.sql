@@ -1,15 +1,19 @@
 -- Judge a page of object versions at one instant: the same rule as retention/eligibility.py, reason by reason.
--- Parameters: ids bigint[], rules jsonb (governing.as_json), as_of timestamptz. One row for each id that exists.
+-- Parameters: ids bigint[], derivatives bigint[] (scan.derivatives_of the ids), rules jsonb (governing.as_json), as_of
+-- timestamptz. What follows this text reads `verdict`: one row for each id that exists, `place` being its place in ids.
 WITH rule AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rules)s::jsonb) AS r (
-        revision_id bigint, policy_id bigint, tenant_id bigint, bucket_ids bigint[], prefixes text[],
+        revision_id bigint, policy_id bigint, label text, tenant_id bigint, bucket_ids bigint[], prefixes text[],
         retention_classes text[], trigger text, period interval, cutoff text, keep_newest int,
         retain_permanently boolean, remove_expired_markers boolean, suspended boolean,
         stored_from timestamptz, stored_to timestamptz
     )
 ),
 subject AS MATERIALIZED (
-    SELECT * FROM retention_objectversion WHERE id = ANY(%(ids)s)
+    SELECT v.*, asked.place
+    FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS asked(id, place)
+    JOIN retention_objectversion v ON v.id = asked.id
+    WHERE v.id = ANY(%(ids)s::bigint[]) -- said twice, so that the index is probed and never walked
 ),
 clocked AS MATERIALIZED (
     SELECT
@@ -27,13 +31,13 @@ clocked AS MATERIALIZED (
 ),
 finding AS (
     SELECT
-        c.id, c.policy_id, c.revision_id, c.trigger, c.trigger_at, due.since,
+        c.id, c.policy_id, c.revision_id, c.label, c.trigger, c.trigger_at, due.since,
         CASE
             WHEN c.retain_permanently THEN 4
             WHEN c.suspended THEN 5
             WHEN c.trigger = 'event' THEN 6
             WHEN c.trigger_at IS NULL THEN 7
-            WHEN due.since > %(as_of)s THEN 8
+            WHEN due.since > %(as_of)s::timestamptz THEN 8
             WHEN newer.generations < c.keep_newest THEN 9
             ELSE 11
         END AS reason
@@ -56,22 +60,21 @@ finding AS (
         ) counted
     ) newer ON c.keep_newest > 0 AND NOT c.is_delete_marker
 ),
+governed AS (
+    -- The latest end of retention governs; of two policies with the same end, the older one.
+    SELECT DISTINCT ON (id) id, revision_id, trigger_at, since
+    FROM finding WHERE since IS NOT NULL ORDER BY id, since DESC, policy_id
+),
 said AS (
-    SELECT
-        id, min(reason) AS reason,
-        (array_agg(revision_id ORDER BY since DESC, policy_id) FILTER (WHERE since IS NOT NULL))[1] AS revision_id,
-        (array_agg(trigger_at ORDER BY since DESC, policy_id) FILTER (WHERE since IS NOT NULL))[1] AS trigger_at,
-        max(since) AS since,
-        array_agg(revision_id ORDER BY revision_id) AS considered
-    FROM finding GROUP BY id
+    SELECT id, min(reason) AS reason, array_agg(label ORDER BY revision_id) AS considered FROM finding GROUP BY id
 ),
 derivative AS MATERIALIZED (
     -- A derivative goes with the version that it was surely made from: an explicit parent, else by its time.
     SELECT s.id AS original_id, d.*
     FROM subject s
     JOIN retention_objectversion d ON d.original_bucket_id = s.bucket_id AND d.original_key = s.key
-        AND d.role = 'derivative' AND d.gone_at IS NULL AND NOT d.is_delete_marker
-    WHERE s.role = 'original' AND NOT s.is_delete_marker AND CASE
+    WHERE d.id = ANY(%(derivatives)s::bigint[]) AND d.role = 'derivative' AND d.gone_at IS NULL
+        AND NOT d.is_delete_marker AND s.role = 'original' AND NOT s.is_delete_marker AND CASE
         WHEN d.original_version_id <> '' THEN d.original_version_id = s.version_id
         ELSE s.stored_at <= d.stored_at
             AND NOT EXISTS (
@@ -101,8 +104,7 @@ covered AS (
     GROUP BY t.original_id
 )
 SELECT
-    s.id, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size, s.stored_at, s.role, s.asset,
-    s.is_delete_marker,
+    s.id,
     CASE
         WHEN s.gone_at IS NOT NULL THEN 0
         WHEN s.role = 'derivative' AND NOT s.is_delete_marker AND EXISTS (
@@ -119,16 +121,23 @@ SELECT
         WHEN covered.hold_id IS NOT NULL THEN 10
         ELSE 11
     END AS reason,
-    said.revision_id, said.trigger_at, said.since, said.considered, covered.hold_id,
-    (
-        SELECT jsonb_agg(
-            jsonb_build_array(
-                d.id, d.bucket_id, d.key, d.version_id, d.incarnation, d.etag, d.size,
-                to_char(d.stored_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-            ) ORDER BY d.bucket_id, d.key, d.version_id
-        )
-        FROM derivative d WHERE d.original_id = s.id
-    ) AS derivatives
+    governed.revision_id,
+    to_char(governed.trigger_at AT TIME ZONE 'UTC', %(instant)s),
+    to_char(governed.since AT TIME ZONE 'UTC', %(instant)s),
+    said.considered, covered.hold_id, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size,
+    to_char(s.stored_at AT TIME ZONE 'UTC', %(instant)s), s.asset, s.is_delete_marker,
+    along.derivatives
 FROM subject s
 LEFT JOIN said ON said.id = s.id
+LEFT JOIN governed ON governed.id = s.id
 LEFT JOIN covered ON covered.original_id = s.id
+LEFT JOIN (
+    SELECT
+        original_id,
+        jsonb_agg(
+            jsonb_build_array(bucket_id, key, version_id, incarnation, etag, size, to_char(stored_at AT TIME ZONE 'UTC', %(instant)s), id)
+            ORDER BY bucket_id, key, version_id
+        ) AS derivatives
+    FROM derivative GROUP BY original_id
+) along ON along.original_id = s.id
+ORDER BY s.place

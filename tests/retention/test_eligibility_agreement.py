@@ -10,6 +10,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import governing, holds, scan
 from retention.eligibility import Reason, Surroundings, Verdict, VersionFacts, judge
@@ -186,7 +187,7 @@ def version_row(n: int, one: dict[str, Any], tenants: list[Tenant], buckets: lis
         dated_at=one["dated_at"],
         is_latest=False,
         is_delete_marker=one["is_delete_marker"],
-        asset=one["key"],
+        asset="asset",
         series=one["series"],
         retention_class=one["retention_class"],
         role=Role.DERIVATIVE if key else Role.ORIGINAL,
@@ -254,11 +255,11 @@ def hold_row(one: dict[str, Any], tenant: Tenant, buckets: list[Bucket], by: Use
 def compare(judged: scan.Judged, verdict: Verdict) -> None:
     assert judged.reason is verdict.reason
     if judged.reason not in {Reason.UNSCHEDULED, Reason.GONE, Reason.TRAVELS}:
-        assert judged.since == verdict.eligible_since
+        assert judged.since == (instant(verdict.eligible_since) if verdict.eligible_since else None)
         assert judged.revision_id == (verdict.governed_by.revision_id if verdict.governed_by else None)
-        assert sorted(judged.considered) == sorted(f.rule.revision_id for f in verdict.findings)
+        assert sorted(judged.considered) == sorted(f.rule.label for f in verdict.findings)
     assert (judged.hold_id is not None) == bool(verdict.holds)
-    assert [d.id for d in judged.derivatives] == [t.id for t in verdict.targets[1:]]
+    assert [each.id for each in judged.taken_along] == [t.id for t in verdict.targets[1:]]
 
 
 def scanned(policy: RetentionPolicy, rules: Sequence[governing.Governing], as_of: datetime) -> list[int]:
@@ -295,7 +296,9 @@ def test_sql_and_python_agree_on_every_object_and_scans_miss_none(person: Callab
             holding = holds.in_force(built.tenants[0].pk)
             ids = [one.id for one in built.facts]
             due: dict[int, set[int]] = {policy.pk: set() for policy in built.policies}
-            for judged, one in zip(scan.judge_page(ids, rules, world.as_of), built.facts, strict=True):
+            for judged, one in zip(
+                scan.judge_page(ids, scan.derivatives_of(ids), rules, world.as_of), built.facts, strict=True
+            ):
                 verdict = judge(one, built.around(one), rules, holding, world.as_of)
                 compare(judged, verdict)
                 seen.add(verdict.reason)

@@ -1,0 +1,99 @@
+"""Large catalogues, made inside the database."""
+
+from datetime import UTC, datetime
+
+from django.db import connection
+
+from cleanup_project.base import roles
+from cleanup_project.base.models import User
+from retention import policies
+from retention.models import Bucket, PolicyRevision, Tenant
+
+EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def people() -> tuple[User, User]:
+    """Two retention managers, so that one can publish what the other drafted."""
+    from django.contrib.auth.models import Group
+
+    group = Group.objects.get(name=roles.RETENTION_MANAGER)
+    pair = (User.objects.create(username="bench-author"), User.objects.create(username="bench-publisher"))
+    for person in pair:
+        person.groups.add(group)
+    return pair
+
+
+def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str) -> PolicyRevision:
+    """A published 30-day policy over one prefix of one bucket."""
+    author, publisher = User.objects.filter(username__startswith="bench-").order_by("pk")
+    created = policies.create(tenant=tenant, code=code, by=author)
+    revision = policies.draft(
+        policy=created,
+        by=author,
+        title="Benchmark",
+        authority="Benchmark",
+        bucket_ids=[bucket.pk],
+        prefixes=[prefix],
+        retention_classes=["*"],
+        trigger=PolicyRevision.Trigger.STORED_AT,
+        period_number=30,
+        period_unit=PolicyRevision.Unit.DAYS,
+        retroactive=True,
+        effective_from=EPOCH,
+    )
+    return policies.publish(revision=revision, by=publisher, reason="Benchmark")
+
+
+def add_originals(
+    tenant: Tenant, bucket: Bucket, *, first: int, last: int, stored_at: str, prefix: str = "media/"
+) -> None:
+    """Originals number `first` to `last`; `stored_at` is an SQL expression over the number `n`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            INSERT INTO retention_objectversion (
+                bucket_id, tenant_id, key, version_id, incarnation, etag, size, stored_at, storage_class, is_latest,
+                is_delete_marker, asset, series, retention_class, role, original_key, original_version_id, standalone,
+                source, first_observed_at, observed_at, listed_at, gone_reason
+            )
+            SELECT %(bucket)s, %(tenant)s, %(prefix)s || lpad((n * 7919 %% 100003)::text, 6, '0') || '/' || n || '.mp4',
+                md5(n::text), '', md5('e' || n), 1048576, {stored_at}, 'STANDARD', true,
+                false, 'asset-' || n, 'asset-' || n, 'video', 'original', '', '', true,
+                'listing', %(observed)s, %(observed)s, %(observed)s, ''
+            FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
+            """,  # noqa: S608 - the expression is ours
+            {
+                "bucket": bucket.pk,
+                "tenant": tenant.pk,
+                "prefix": prefix,
+                "observed": EPOCH,
+                "first": first,
+                "last": last,
+            },
+        )
+
+
+def add_thumbnails(bucket: Bucket, *, each: int, last: int) -> None:
+    """One thumbnail for every `each`-th of the first `last` originals, stored a minute later."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO retention_objectversion (
+                bucket_id, tenant_id, key, version_id, incarnation, etag, size, stored_at, storage_class, is_latest,
+                is_delete_marker, asset, series, retention_class, role, original_key, original_bucket_id,
+                original_version_id, standalone, source, first_observed_at, observed_at, listed_at, gone_reason
+            )
+            SELECT bucket_id, tenant_id, 'thumbs/' || key, version_id, '', etag, 2048, stored_at + interval '1 minute',
+                'STANDARD', true, false, asset, series, '', 'derivative', key, bucket_id, '', false,
+                'listing', first_observed_at, observed_at, listed_at, ''
+            FROM retention_objectversion
+            WHERE bucket_id = %s AND role = 'original' AND id %% %s = 0 AND id <= (SELECT min(id) + %s FROM retention_objectversion)
+            """,
+            [bucket.pk, each, last],
+        )
+
+
+def settle() -> None:
+    """Bring statistics and the visibility map up to date, as autovacuum would have."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE retention_objectversion")

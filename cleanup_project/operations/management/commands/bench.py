@@ -1,0 +1,29 @@
+"""`manage.py bench NAME`: measure one promise against a baseline in the same run."""
+
+import json
+import logging
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from cleanup_project.operations.bench import freeze
+
+
+class Command(BaseCommand):
+    help = "Measure one promise as a ratio to a named baseline, in a scratch database of the same server."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        names = parser.add_subparsers(dest="name", required=True)
+        frozen = names.add_parser("freeze", help="Freezing a manifest of 80,000 items out of N catalogued versions.")
+        frozen.add_argument("--rows", type=int, default=10_000_000, help="Catalogued originals, default 10,000,000.")
+        for each in names.choices.values():
+            each.add_argument("--json", action="store_true", help="Print one JSON object.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        logging.getLogger().setLevel(logging.WARNING)
+        result = freeze.run(rows=options["rows"])
+        if options["json"]:
+            self.stdout.write(json.dumps(result.as_json()))
+            return
+        self.stdout.write(f"{result.name}: {result.value:,} {result.unit}; ratio {result.ratio} to {result.baseline}")
+        self.stdout.write(json.dumps(result.details, indent=2))

@@ -1,0 +1,139 @@
+"""A sealed manifest as a file: JSONL for machines, CSV for people.
+
+A line of JSONL is exactly the item's canonical line, so the SHA-256 of its bytes is the item's digest. CSV has a row for
+each target; it is guarded against spreadsheets that would run a key as a formula, unless it is asked for raw.
+Rows are read in chunks, each in a statement of its own: memory stays flat and no snapshot grows old.
+"""
+
+import csv
+import io
+import json
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_GET
+
+from cleanup_project.base import audit
+from cleanup_project.base.models import User
+from ledger.exceptions import LedgerError
+from ledger.models import CleanupRun, ManifestItem
+
+CHUNK: Final = 1000
+TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson; charset=utf-8"}
+COLUMNS: Final = (
+    "ordinal", "command_key", "tenant", "policy", "revision", "asset", "eligible_since", "trigger", "trigger_at",
+    "period", "cutoff", "role", "bucket", "key", "version_id", "incarnation", "etag", "size", "stored_at",
+    "item_sha256",
+)  # fmt: skip
+ITEM_COLUMNS: Final = ("command_key", "tenant", "policy", "revision", "asset", "eligible_since")
+WHY_COLUMNS: Final = ("trigger", "trigger_at", "period", "cutoff")
+TARGET_COLUMNS: Final = ("role", "bucket", "key", "version_id", "incarnation", "etag", "size", "stored_at")
+
+
+def may_download(user: Any) -> bool:
+    return bool(user.has_perm("ledger.view_manifestitem") or user.has_perm("base.read_everything"))
+
+
+@require_GET
+def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
+    """The manifest of a run. The download is on record before its first byte is sent."""
+    if not may_download(request.user):
+        raise PermissionDenied
+    assert isinstance(request.user, User)
+    run = get_object_or_404(CleanupRun, pk=run_id)
+    try:
+        content = export(run, form, by=request.user)
+    except LedgerError as refusal:
+        return HttpResponse(str(refusal), status=409, content_type="text/plain; charset=utf-8")
+    return StreamingHttpResponse(
+        content,
+        content_type=TYPES[form],
+        headers={
+            "Content-Disposition": f'attachment; filename="{file_name(run, form)}"',
+            "Cache-Control": "no-store",
+            "X-Run-Key": run.key,
+            "X-Manifest-Root": run.manifest_root,
+            "X-Manifest-Items": str(run.item_count),
+        },
+    )
+
+
+def export(run: CleanupRun, form: str, *, by: User | None, raw: bool = False) -> Iterator[bytes]:
+    """The bytes of a sealed manifest, chunk by chunk; the audit record is written before this returns.
+
+    Raises LedgerError where the manifest is not sealed: what is not whole could be taken for the whole.
+    """
+    if run.sealed_at is None:
+        raise LedgerError(f"The manifest of {run} is not sealed, so there is no whole one to download.")
+    with transaction.atomic():
+        audit.record(
+            action="manifest.downloaded",
+            subject=run,
+            by=by,
+            after={"format": form, "raw": raw, "items": run.item_count, "manifest_root": run.manifest_root},
+        )
+    return jsonl(run) if form == "jsonl" else csv_rows(run, unguarded if raw else guarded)
+
+
+def file_name(run: CleanupRun, form: str) -> str:
+    return f"{run.key.replace(':', '_')}_{run.manifest_root[:16]}.{form}"
+
+
+def chunks(run: CleanupRun) -> Iterator[list[tuple[int, str, bytes | memoryview]]]:
+    """(ordinal, line, digest) of every item in order, `CHUNK` at a time."""
+    last = 0
+    while True:
+        rows = ManifestItem.objects.filter(run=run, ordinal__gt=last).order_by("ordinal")
+        found = list(rows.values_list("ordinal", "line", "digest")[:CHUNK])
+        if not found:
+            return
+        yield found
+        last = found[-1][0]
+
+
+def jsonl(run: CleanupRun) -> Iterator[bytes]:
+    for found in chunks(run):
+        yield "".join(f"{line}\n" for _ordinal, line, _digest in found).encode()
+
+
+def csv_rows(run: CleanupRun, guard: Callable[[str], str]) -> Iterator[bytes]:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(COLUMNS)
+    for found in chunks(run):
+        for ordinal, line, digest in found:
+            writer.writerows(target_rows(ordinal, json.loads(line), bytes(digest).hex(), guard))
+        yield buffer.getvalue().encode()
+        buffer.seek(0)
+        buffer.truncate()
+    if buffer.tell():
+        yield buffer.getvalue().encode()  # an empty manifest: the header alone
+
+
+def target_rows(ordinal: int, item: dict[str, Any], digest: str, guard: Callable[[str], str]) -> Iterator[list[Any]]:
+    shared = [item[name] for name in ITEM_COLUMNS] + [item["why"][name] for name in WHY_COLUMNS]
+    for target in item["targets"]:
+        cells = [ordinal, *shared, *(target[name] for name in TARGET_COLUMNS), digest]
+        yield [guard(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def guarded(cell: str) -> str:
+    """The cell with a leading ' where a spreadsheet could take it for a formula; the first ' is always the guard's.
+
+    Blanks and invisible characters before the sign do not help it, nor do full-width and other forms of the signs.
+    """
+    if cell[:1] in {"'", "\t", "\r", "\n"}:
+        return f"'{cell}"
+    for character in cell:
+        if unicodedata.category(character)[0] not in "ZC":
+            return f"'{cell}" if unicodedata.normalize("NFKC", character)[0] in "=+-@" else cell
+    return cell
+
+
+def unguarded(cell: str) -> str:
+    return cell

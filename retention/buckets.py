@@ -1,0 +1,40 @@
+"""Buckets by the names that people type, and as the storage port knows them."""
+
+from typing import cast
+
+from retention.exceptions import RetentionError
+from retention.models import Bucket
+from retention.storage import AddressingStyle, BucketRef
+
+
+def ref(bucket: Bucket) -> BucketRef:
+    """Where the bucket is, for the storage port."""
+    return BucketRef(
+        name=bucket.name,
+        endpoint_url=bucket.endpoint_url,
+        region=bucket.region,
+        addressing_style=cast(AddressingStyle, bucket.addressing_style),
+        credential_profile=bucket.credential_profile,
+    )
+
+
+def named(text: str) -> Bucket:
+    """The bucket called `name`, or `name@endpoint` where two stores have one of that name.
+
+    Raises RetentionError, which lists the buckets that there are.
+    """
+    known = list(Bucket.objects.order_by("name", "endpoint_url"))
+    exact = [each for each in known if full_name(each) == text]
+    found = exact or [each for each in known if each.name == text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = ", ".join(full_name(each) for each in found)
+        raise RetentionError(f"{len(found)} stores have a bucket named {text}; say which one: {choices}")
+    names = ", ".join(full_name(each) for each in known) or "none; add one under Buckets in the administration"
+    raise RetentionError(f"There is no bucket {text!r} here. Known buckets: {names}")
+
+
+def full_name(bucket: Bucket) -> str:
+    """`name@endpoint`; the endpoint of Amazon S3 is `aws`."""
+    return f"{bucket.name}@{bucket.endpoint_url or 'aws'}"
