@@ -160,8 +160,9 @@ USE_I18N = False
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
-WHITENOISE_USE_FINDERS = env_bool("SERVE_STATIC_FROM_APPS", default=DEBUG)
+# Where `collectstatic` puts the files and WhiteNoise finds them; without it they are served from the applications.
+STATIC_ROOT = env_str("STATIC_ROOT") or None
+WHITENOISE_USE_FINDERS = STATIC_ROOT is None
 
 # HTTPS is assumed; the demo, which speaks plain http on loopback, switches it off.
 HTTPS = env_bool("HTTPS", default=not DEBUG)

@@ -23,7 +23,7 @@ class CleanupRun(models.Model):
 
     class Mode(models.TextChoices):
         DRY_RUN = "dry_run", "dry run"
-        ENFORCE = "enforce"
+        ENFORCE = "enforce", "enforce"
 
     key = models.CharField(max_length=120, unique=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")

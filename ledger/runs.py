@@ -55,9 +55,15 @@ def open_run(
 
 
 def default_mode(policy: RetentionPolicy) -> CleanupRun.Mode:
-    buckets = {bucket for bucket, _prefix in enforcement.switched_on(policy.tenant_id)}
-    scoped = PolicyRevision.objects.filter(policy=policy, published_at__isnull=False, bucket_ids__overlap=list(buckets))
-    return CleanupRun.Mode.ENFORCE if buckets and scoped.exists() else CleanupRun.Mode.DRY_RUN
+    """Enforce where any part of the policy's scope is under enforcement, else a dry run."""
+    places = enforcement.switched_on(policy.tenant_id)
+    for revision in revisions_of(policy):
+        for bucket, prefix in places:
+            if bucket in revision.bucket_ids and any(
+                own.startswith(prefix) or prefix.startswith(own) for own in revision.prefixes
+            ):
+                return CleanupRun.Mode.ENFORCE
+    return CleanupRun.Mode.DRY_RUN
 
 
 def same_request(run: CleanupRun, policy: RetentionPolicy, mode: CleanupRun.Mode) -> CleanupRun:

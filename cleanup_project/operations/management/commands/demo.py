@@ -1,0 +1,72 @@
+"""`manage.py demo`: everything on one machine, from nothing."""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from cleanup_project.operations.demo import check, scene, stage
+
+
+class Command(BaseCommand):
+    help = (
+        "Start an embedded PostgreSQL, an S3 server with a few hundred media objects, and the web server; list the "
+        "buckets and freeze the manifests of what their policies would destroy. Ctrl-C stops everything."
+    )
+    requires_system_checks: list[str] = []  # noqa: RUF012 - the database is made below
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=8000, help="Port of the web server on localhost, default 8000.")
+        parser.add_argument("--data", type=Path, help="Folder of the demo's database, default .data/demo; cleared first.")
+        parser.add_argument("--check", action="store_true", help="Do it once, count again, print JSON, exit 1 on a difference.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if settings.EMBEDDED_DATABASE:
+            self.use_folder((options["data"] or settings.BASE_DIR / ".data" / "demo").resolve())
+        for name in ("", "werkzeug"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        say = self.stderr.write if options["check"] else self.stdout.write
+        stage.refuse_taken(options["port"])
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        stage.empty_database()
+        with stage.s3_server() as endpoint_url:
+            played = stage.play(endpoint_url, lambda text: say(f"  {text}"))
+            with stage.web_server(options["port"]) as url:
+                if options["check"]:
+                    said = check.summary(played, url)
+                    self.stdout.write(json.dumps(said, indent=2))
+                    sys.exit(1 if said["deviations"] else 0)
+                self.stdout.write(self.welcome(url, played))
+                stop.wait()
+        self.stdout.write("Stopped.")
+
+    def use_folder(self, folder: Path) -> None:
+        """Start again in the demo's own folder: settings opened the database of the one that was named before."""
+        if settings.DATA_DIR != folder:
+            sys.stdout.flush()
+            os.environ["DATA_DIR"] = str(folder)
+            os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
+
+    def welcome(self, url: str, played: stage.Played) -> str:
+        people = "\n".join(f"    {name:14} {role}" for name, role in scene.PEOPLE.items())
+        example = next(each.key for each in played.objects if each.held)
+        return f"""
+Ready: {url}/admin/
+
+  Sign in as any of these, with the password  {played.scene.password}
+{people}
+
+  In another terminal, with DATA_DIR={settings.DATA_DIR}:
+    manage.py scan originals-1-year --dry-run
+    manage.py why {example}
+
+Ctrl-C stops everything."""
