@@ -22,7 +22,7 @@ class Item(NamedTuple):
     object_version_id: int
     eligible_since: str
     target_count: int
-    bytes: int
+    size: int
     line: bytes
     digest: bytes
 
@@ -107,7 +107,7 @@ def write(run: CleanupRun, part: ManifestPart, ordinal: int, items: Sequence[Ite
             item.object_version_id,
             item.eligible_since.encode(),
             item.target_count,
-            item.bytes,
+            item.size,
             item.line.replace(b"\\", b"\\\\"),
             item.digest.hex().encode(),
         )

@@ -40,7 +40,7 @@ class Cursor:
         return {"stream": self.stream, "after": self.after, "ordinal": self.ordinal}
 
 
-def freeze(run: CleanupRun, progress: Callable[[int], None] = lambda items: None) -> CleanupRun:
+def freeze(run: CleanupRun, progress: Callable[[int], object] = lambda items: None) -> CleanupRun:
     """Freeze parts until the manifest is sealed; may be called again, or by another process, wherever it stopped."""
     with structlog.contextvars.bound_contextvars(run=run.key):
         while (part := freeze_part(run.pk)) is not None:
@@ -114,7 +114,7 @@ def write_part(
         digest=sha256(b"".join(item.digest for item in items)).hexdigest(),
         item_count=len(items),
         target_count=sum(item.target_count for item in items),
-        bytes=sum(item.bytes for item in items),
+        bytes=sum(item.size for item in items),
         read=len(judged),
         held=len(held),
         not_enforced=len(eligible) - len(enforced),

@@ -104,6 +104,7 @@ def unpark_released() -> int:
                 """,
                 [UNPARK_CHUNK],
             )
-            total += cursor.rowcount
-            if cursor.rowcount < UNPARK_CHUNK:
+            unparked: int = cursor.rowcount
+            total += unparked
+            if unparked < UNPARK_CHUNK:
                 return total

@@ -7,9 +7,9 @@ the order of one index, so that its cost follows what is due, and a cursor says 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, LiteralString, NamedTuple, cast
+from typing import Any, LiteralString, NamedTuple
 
 import orjson
 import psycopg
@@ -92,7 +92,7 @@ def plan(rules: Sequence[Governing], as_of: datetime) -> list[Stream]:
                     for markers in (False, True) if rule.remove_expired_markers else (False,):
                         stream = Stream(rule.revision_id, bucket_id, retention_class, prefix, markers, by_key=False)
                         by_key = bool(prefix) and key_order_is_cheaper(stream, rule, as_of)
-                        streams.append(Stream(*list(asdict(stream).values())[:-1], by_key=by_key))
+                        streams.append(replace(stream, by_key=by_key))
     return streams
 
 
@@ -183,10 +183,8 @@ def page_query(
 ) -> tuple[str, dict[str, Any]]:
     """The query of one page: at most `limit` candidates of the stream, after a position."""
     where, parameters = conditions(stream, rule, as_of)
-    if stream.by_key:
-        columns = ("key", "version_id", "incarnation")
-    else:
-        columns = ("stored_at" if stream.markers else rule.trigger, "id")
+    date = "stored_at" if stream.markers else rule.trigger
+    columns = ["key", "version_id", "incarnation"] if stream.by_key else [date, "id"]
     if stream.prefix:
         where += f" AND {key_range(stream)}"
     order = ", ".join(columns)
@@ -246,7 +244,7 @@ def judge_page(
     }
     with transaction.atomic(), planned_without_nested_loops(), psycopg.Cursor(connection.connection) as cursor:
         # Prepared on the server: planning would take a fifth of the time.
-        cursor.execute(cast(LiteralString, sqlfiles.read(__file__, "judge.sql")), parameters, prepare=True)
+        cursor.execute(sqlfiles.read(__file__, "judge.sql"), parameters, prepare=True)
         return [judged(*row) for row in cursor]
 
 

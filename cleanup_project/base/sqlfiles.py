@@ -2,12 +2,13 @@
 
 from functools import cache
 from pathlib import Path
+from typing import LiteralString
 
 from django.db.migrations.operations.special import RunSQL
 
 
 @cache
-def read(package_file: str, name: str) -> str:
+def read(package_file: str, name: str) -> LiteralString:
     """The text of `sql/<name>` beside the module `package_file` (its `__file__`)."""
     return (Path(package_file).resolve().parent / "sql" / name).read_text(encoding="utf-8")
 

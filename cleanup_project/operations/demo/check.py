@@ -13,7 +13,7 @@ from cleanup_project.operations.demo.stage import Played
 from ledger.models import CleanupRun
 from retention import why
 from retention.buckets import ref
-from retention.eligibility import Reason
+from retention.eligibility import Reason, Verdict
 from retention.models import Bucket, ObjectVersion
 from retention.storage import ListedVersion, store_for
 
@@ -104,7 +104,7 @@ def expectation_deviations(played: Played, dry: list[CleanupRun]) -> Iterator[st
             yield f"{run.policy.code}: {name[0]} should be named {wanted.get(name[0], 0)} times, is {found.get(name[0], 0)}."
 
 
-def rule_deviations(dry: list[CleanupRun], verdicts: list[tuple[ObjectVersion, why.Verdict]]) -> Iterator[str]:
+def rule_deviations(dry: list[CleanupRun], verdicts: list[tuple[ObjectVersion, Verdict]]) -> Iterator[str]:
     """The pure rule, applied to every catalogued version, against the manifests that SQL froze."""
     eligible = {row.pk for row, verdict in verdicts if verdict.eligible}
     named = {pk for run in dry for pk in run.items.values_list("object_version_id", flat=True)}

@@ -34,7 +34,7 @@ class Command(BaseCommand):
         except LedgerError as error:
             raise CommandError(str(error)) from error
         with tqdm(unit=" items", disable=None, desc=run.key) as bar:
-            run = manifest.freeze(run, progress=lambda items: bar.update(items))
+            run = manifest.freeze(run, progress=bar.update)
         said = summary(run)
         self.stdout.write(json.dumps(said) if options["json"] else as_text(said))
 
