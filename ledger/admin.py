@@ -114,7 +114,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     def tallies(self, obj: CleanupRun) -> SafeString:
         sums = obj.parts.aggregate(parts=Count("pk"), **{name: Sum(name) for name in TALLIES})
         rows = [("parts", sums["parts"]), *((words, sums[name] or 0) for name, words in TALLIES.items())]
-        return display.table(("", ""), ((words, display.number(count)) for words, count in rows))
+        return display.table((), ((words, display.number(count)) for words, count in rows))
 
     @admin.display(description="streams")
     def stream_table(self, obj: CleanupRun) -> SafeString:
@@ -124,7 +124,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         revisions = {each.pk: each for each in PolicyRevision.objects.filter(pk__in=wanted).select_related("policy")}
         rows = [
             (
-                revisions.get(each["revision_id"]),
+                display.link(revisions[each["revision_id"]]),
                 buckets.get(each["bucket_id"]),
                 display.exact(each["prefix"]) if each["prefix"] else "the whole bucket",
                 display.exact(each["retention_class"]) if each["retention_class"] else "unclassified",
@@ -205,7 +205,7 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
     @admin.display(description="facts")
     def facts(self, obj: ManifestItem) -> SafeString:
         why = json.loads(obj.line)["why"]
-        return display.table(("", ""), ((name.replace("_", " "), said(value)) for name, value in why.items()))
+        return display.table((), ((name.replace("_", " "), said(value)) for name, value in why.items()))
 
     @admin.display(description="targets")
     def targets(self, obj: ManifestItem) -> SafeString:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
@@ -42,6 +42,8 @@ def may_download(user: Any) -> bool:
 @require_GET
 def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
     """The manifest of a run. The download is on record before its first byte is sent."""
+    if form not in TYPES:
+        raise Http404(f"Manifests come as {' or '.join(TYPES)}.")
     if not may_download(request.user):
         raise PermissionDenied
     assert isinstance(request.user, User)
@@ -55,7 +57,6 @@ def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
         content_type=TYPES[form],
         headers={
             "Content-Disposition": f'attachment; filename="{file_name(run, form)}"',
-            "Cache-Control": "no-store",
             "X-Run-Key": run.key,
             "X-Manifest-Root": run.manifest_root,
             "X-Manifest-Items": str(run.item_count),

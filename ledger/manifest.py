@@ -92,7 +92,8 @@ def lock_versions(ids: Sequence[int]) -> None:
     """Lock versions in id order, so that what is judged next cannot change before it is frozen."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT FROM retention_objectversion WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [list(ids)]
+            "SELECT FROM retention_objectversion WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
+            [scan.array(ids)],
         )
 
 
@@ -105,7 +106,7 @@ def write_part(
     held = [row for row in judged if row.reason is Reason.HELD]
     park(held)
     enforced = within_enforcement(run, eligible)
-    items = list(lines.items_of(run, enforced, rules))
+    items = lines.items_of(run, enforced, rules)
     part = ManifestPart.objects.create(
         run=run,
         number=number,

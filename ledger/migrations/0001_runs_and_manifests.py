@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('key', models.CharField(max_length=120, unique=True)),
-                ('mode', models.CharField(choices=[('dry_run', 'dry run'), ('enforce', 'Enforce')], max_length=7)),
+                ('mode', models.CharField(choices=[('dry_run', 'dry run'), ('enforce', 'enforce')], max_length=7)),
                 ('state', models.CharField(choices=[('scanning', 'scanning'), ('needs_approval', 'needs approval'), ('cooling_off', 'cooling off'), ('authorised', 'authorised'), ('draining', 'draining'), ('paused', 'paused'), ('tripped', 'tripped'), ('closed', 'closed'), ('cancelled', 'cancelled')], default=ledger.states.RunState['SCANNING'], max_length=14)),
                 ('as_of', models.DateTimeField(help_text='The instant at which eligibility is judged.')),
                 ('scheduled_for', models.DateTimeField(blank=True, help_text='The slot of the schedule; empty: by hand.', null=True)),
@@ -81,7 +81,7 @@ class Migration(migrations.Migration):
                 ('digest', models.BinaryField(max_length=32)),
                 ('revision', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.policyrevision')),
                 ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='ledger.cleanuprun')),
-                ('part', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='ledger.manifestpart')),
+                ('part', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='ledger.manifestpart')),
             ],
             options={
                 'verbose_name': 'manifest item',
@@ -119,10 +119,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='manifestitem',
             index=models.Index(fields=['command_key'], name='item_by_command_key'),
-        ),
-        migrations.AddIndex(
-            model_name='manifestitem',
-            index=models.Index(fields=['object_version_id'], name='item_by_object'),
         ),
         migrations.AddConstraint(
             model_name='manifestitem',

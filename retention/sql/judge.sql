@@ -104,7 +104,6 @@ covered AS (
     GROUP BY t.original_id
 )
 SELECT
-    s.id,
     CASE
         WHEN s.gone_at IS NOT NULL THEN 0
         WHEN s.role = 'derivative' AND NOT s.is_delete_marker AND EXISTS (
@@ -122,11 +121,12 @@ SELECT
         ELSE 11
     END AS reason,
     governed.revision_id,
-    to_char(governed.trigger_at AT TIME ZONE 'UTC', %(instant)s),
-    to_char(governed.since AT TIME ZONE 'UTC', %(instant)s),
-    said.considered, covered.hold_id, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size,
-    to_char(s.stored_at AT TIME ZONE 'UTC', %(instant)s), s.asset, s.is_delete_marker,
-    along.derivatives
+    to_char(governed.trigger_at AT TIME ZONE 'UTC', %(instant)s) AS trigger_at,
+    to_char(governed.since AT TIME ZONE 'UTC', %(instant)s) AS since,
+    said.considered, covered.hold_id, s.asset, s.is_delete_marker, along.derivatives,
+    -- As scan.Exact names a version:
+    s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size,
+    to_char(s.stored_at AT TIME ZONE 'UTC', %(instant)s) AS stored_at, s.id
 FROM subject s
 LEFT JOIN said ON said.id = s.id
 LEFT JOIN governed ON governed.id = s.id
