@@ -235,16 +235,10 @@ def judge_page(
 
     `derivatives` are those that may go with them (`derivatives_of`). An id that is not catalogued is left out.
     """
-    parameters = {
-        "ids": array(ids),
-        "derivatives": array(derivatives),
-        "rules": orjson.dumps(governing.as_json(rules)).decode(),
-        "as_of": as_of,
-        "instant": canonical.SQL_INSTANT,
-    }
+    sql, parameters = judging(ids, derivatives, rules, as_of)
     with transaction.atomic(), planned_without_nested_loops(), psycopg.Cursor(connection.connection) as cursor:
         # Prepared on the server: planning would take a fifth of the time.
-        cursor.execute(sqlfiles.read(__file__, "judge.sql"), parameters, prepare=True)
+        cursor.execute(sql, parameters, prepare=True)
         rows = cursor.fetchall()
     return [
         Judged(
@@ -277,6 +271,19 @@ def judge_page(
 def array(ids: Sequence[int]) -> str:
     """Ids as PostgreSQL reads a bigint[]; psycopg looks at each number anew, which took a tenth of a freeze's time."""
     return f"{{{','.join(map(str, ids))}}}"
+
+
+def judging(
+    ids: Sequence[int], derivatives: Sequence[int], rules: Sequence[Governing], as_of: datetime
+) -> tuple[LiteralString, dict[str, Any]]:
+    """The query of `judge_page` and its parameters."""
+    return sqlfiles.read(__file__, "judge.sql"), {
+        "ids": array(ids),
+        "derivatives": array(derivatives),
+        "rules": orjson.dumps(governing.as_json(rules)).decode(),
+        "as_of": as_of,
+        "instant": canonical.SQL_INSTANT,
+    }
 
 
 @contextmanager

@@ -38,6 +38,7 @@ class PersonAdmin(SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "is_superuser", "groups")
     filter_horizontal = ("groups",)
+    readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
@@ -53,11 +54,7 @@ class PersonAdmin(SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
         return super().has_change_permission(request, obj) and not out_of_reach
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> list[Any]:
-        kept = (
-            ("last_login", "date_joined")
-            if request.user.is_superuser
-            else ("last_login", "date_joined", "is_superuser")
-        )
+        kept = () if request.user.is_superuser else ("is_superuser",)
         return [*super().get_readonly_fields(request, obj), *kept]
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:

@@ -9,10 +9,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sized
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -42,7 +44,7 @@ def visible(text: str) -> str:
             or INVISIBLE.match(character)
             or (character == " " and (index in {0, len(text) - 1} or text[index - 1] == " "))
             or (mark and index == 0)
-            or (text != composed and (mark or character not in composed))
+            or (text != composed and (mark or not (character.isascii() or character in composed)))
         )
         shown.append(escaped(character) if hidden else character)
     return "".join(shown)
@@ -81,6 +83,15 @@ def human_size(number: int) -> str:
     return f"{number:,} bytes" if unit == "bytes" else f"{value:,.1f} {unit}"
 
 
+def link(row: models.Model) -> SafeString:
+    """To the row's own page in the admin."""
+    return format_html('<a href="{}">{}</a>', change_url(row), visible(str(row)))
+
+
+def change_url(row: models.Model) -> str:
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
 def number(value: int) -> str:
     return f"{value:,}"
 
@@ -94,9 +105,10 @@ def bullets(items: Iterable[Any]) -> SafeString:
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> SafeString:
+    head = format_html_join("", '<th scope="col">{}</th>', ((heading,) for heading in headings))
     return format_html(
-        '<div class="scroll"><table class="facts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>',
-        format_html_join("", '<th scope="col">{}</th>', ((heading,) for heading in headings)),
+        '<div class="scroll"><table class="facts">{}<tbody>{}</tbody></table></div>',
+        format_html("<thead><tr>{}</tr></thead>", head) if head else "",
         format_html_join("", "<tr>{}</tr>", ((cells(row),) for row in rows)),
     )
 
@@ -112,6 +124,8 @@ def structure(value: Any) -> SafeString:
 
 def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
     """How values of a model field are shown, where Django's own way would not do."""
+    if isinstance(field, models.ForeignKey):
+        return link
     if isinstance(field, models.DateTimeField):
         return moment
     if isinstance(field, models.BinaryField):
@@ -128,6 +142,7 @@ def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
     return exact if getattr(field, "db_collation", None) == "C" else None
 
 
+@cache  # the admin compares columns by identity
 def column(field: models.Field[Any, Any], empty: str = NOTHING) -> str | Callable[[models.Model], Any]:
     """The field as an admin column: its name where Django shows it well, else a callable."""
     show = presentation(field)
@@ -135,7 +150,7 @@ def column(field: models.Field[Any, Any], empty: str = NOTHING) -> str | Callabl
         return field.name
 
     def shown(row: models.Model) -> Any:
-        value = getattr(row, field.attname)
+        value = getattr(row, field.name)
         return empty if value is None or value == "" else show(value)
 
     shown.__name__ = field.name  # by this the admin finds label and help text

@@ -67,12 +67,20 @@ class RecordAdmin(admin.ModelAdmin[M]):
         return list(list_display[:1])
 
     def get_fieldsets(self, request: HttpRequest, obj: M | None = None) -> Any:
-        fieldsets = super().get_fieldsets(request, obj)
-        if obj is None or self.has_change_permission(request, obj):
-            return fieldsets
+        """What cannot be changed here is presented; the rest are form fields."""
+        fixed = obj is not None and not self.has_change_permission(request, obj)
         return [
-            (title, {**options, "fields": [self.presented(name) for name in options["fields"]]})
-            for title, options in fieldsets
+            (
+                title,
+                {
+                    **options,
+                    "fields": [
+                        self.presented(name) if fixed or name in self.readonly_fields else name
+                        for name in options["fields"]
+                    ],
+                },
+            )
+            for title, options in super().get_fieldsets(request, obj)
         ]
 
     def tools(self, request: HttpRequest, obj: M) -> Iterable[Tool]:
@@ -238,10 +246,6 @@ class SettingsAdmin(RecordAdmin[M]):
         """The last step of saving, many-to-many fields included, in the transaction of the whole."""
         super().save_related(request, form, formsets, change)
         record_settings(request, form, change)
-
-
-def change_url(obj: Model) -> str:
-    return reverse(f"admin:{obj._meta.app_label}_{obj._meta.model_name}_change", args=[obj.pk])
 
 
 def list_url(model: type[Model], query: str = "") -> str:

@@ -1,6 +1,8 @@
 """A paginator whose count and whose deepest page never scan a large table."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -9,6 +11,17 @@ from django.utils.functional import cached_property
 
 EXACT_UP_TO = 10_000
 COUNT_BUDGET_MS = 800
+
+
+@contextmanager
+def limited(milliseconds: int) -> Iterator[None]:
+    """Within a transaction, cancel statements that take longer; afterwards the limit is what it was before."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('statement_timeout')")
+        before = cursor.fetchone()[0]
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(milliseconds)])
+        yield
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
 class CappedPaginator(Paginator[models.Model]):
@@ -28,8 +41,7 @@ class CappedPaginator(Paginator[models.Model]):
             return len(queryset)
         queryset = queryset.order_by()
         try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL statement_timeout = {COUNT_BUDGET_MS}")
+            with transaction.atomic(), limited(COUNT_BUDGET_MS):
                 counted = queryset.values("pk")[: EXACT_UP_TO + 1].count()
             if counted <= EXACT_UP_TO:
                 return counted

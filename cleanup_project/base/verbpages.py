@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from cleanup_project.base import display
-from cleanup_project.base.modeladmin import RecordAdmin, change_url
+from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import User
 
 M = TypeVar("M", bound=Model)
@@ -63,7 +63,7 @@ class VerbPages(RecordAdmin[M]):
                 form.add_error(None, str(refusal))
             else:
                 messages.success(request, message)
-                return HttpResponseRedirect(change_url(row))
+                return HttpResponseRedirect(display.change_url(row))
         context = {"button": button, "about": about}
         return self.form_page(request, form, "admin/verb.html", context, title, fieldsets, readonly, obj)
 

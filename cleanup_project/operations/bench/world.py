@@ -7,7 +7,7 @@ from django.db import connection
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from retention import policies
-from retention.models import Bucket, PolicyRevision, Tenant
+from retention.models import Bucket, LegalHold, PolicyRevision, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -45,7 +45,14 @@ def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str) -> PolicyRevi
 
 
 def add_originals(
-    tenant: Tenant, bucket: Bucket, *, first: int, last: int, stored_at: str, prefix: str = "media/"
+    tenant: Tenant,
+    bucket: Bucket,
+    *,
+    first: int,
+    last: int,
+    stored_at: str,
+    prefix: str = "media/",
+    parked_by: LegalHold | None = None,
 ) -> None:
     """Originals number `first` to `last`; `stored_at` is an SQL expression over the number `n`."""
     with connection.cursor() as cursor:
@@ -54,12 +61,12 @@ def add_originals(
             INSERT INTO retention_objectversion (
                 bucket_id, tenant_id, key, version_id, incarnation, etag, size, stored_at, storage_class, is_latest,
                 is_delete_marker, asset, series, retention_class, role, original_key, original_version_id, standalone,
-                source, first_observed_at, observed_at, listed_at, gone_reason
+                source, first_observed_at, observed_at, listed_at, gone_reason, parked_by_id
             )
             SELECT %(bucket)s, %(tenant)s, %(prefix)s || lpad((n * 7919 %% 100003)::text, 6, '0') || '/' || n || '.mp4',
                 md5(n::text), '', md5('e' || n), 1048576, {stored_at}, 'STANDARD', true,
                 false, 'asset-' || n, 'asset-' || n, 'video', 'original', '', '', true,
-                'listing', %(observed)s, %(observed)s, %(observed)s, ''
+                'listing', %(observed)s, %(observed)s, %(observed)s, '', %(hold)s
             FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
             """,  # noqa: S608 - the expression is ours
             {
@@ -69,6 +76,7 @@ def add_originals(
                 "observed": EPOCH,
                 "first": first,
                 "last": last,
+                "hold": parked_by.pk if parked_by else None,
             },
         )
 

@@ -1,0 +1,41 @@
+"""Settings: typed readers with errors that say what to do."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from cleanup_project import settings
+
+
+@pytest.mark.parametrize(("raw", "value"), [("", None), ("1", True), ("Yes", True), (" off ", False), ("0", False)])
+def test_a_flag_is_read(raw: str, value: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAG", raw)
+    for default in (True, False):
+        assert settings.env_bool("FLAG", default=default) is (default if value is None else value)
+
+
+def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAG", "perhaps")
+    with pytest.raises(ImproperlyConfigured, match=r"FLAG must be one of .* 'perhaps'"):
+        settings.env_bool("FLAG")
+    monkeypatch.setenv("NUMBER", "ten")
+    with pytest.raises(ImproperlyConfigured, match="NUMBER must be a whole number"):
+        settings.env_int("NUMBER", 1)
+
+
+def test_a_database_url_is_read_whole() -> None:
+    assert settings.parse_database_url("postgresql://a%40b:p%2Fw@db.example:6432/na%20me?sslmode=require") == {
+        "NAME": "na me",
+        "USER": "a@b",
+        "PASSWORD": "p/w",
+        "HOST": "db.example",
+        "PORT": "6432",
+        "OPTIONS": {"sslmode": "require"},
+    }
+    socket = settings.parse_database_url("postgres:///cleanup?host=/run/postgresql")
+    assert (socket["HOST"], socket["PORT"], socket["OPTIONS"]) == ("/run/postgresql", "", {})
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "postgresql://localhost", "localhost"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL must look like"):
+        settings.parse_database_url(url)
