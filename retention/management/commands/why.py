@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("object", metavar="OBJECT", help="An exact key, or s3://BUCKET/KEY.")
         parser.add_argument("--bucket", help="Look in this bucket only.")
-        parser.add_argument("--version", dest="version_id", help="This version id only.")
+        parser.add_argument("--version-id", help="This version id only.")
         parser.add_argument("--as-of", type=moment, help="Judge at this time, for example 2027-01-01T00:00:00Z.")
         parser.add_argument("--json", action="store_true", help="Print a JSON list.")
 

@@ -1,0 +1,113 @@
+"""`why`: the verdict on any object, in words that name policies, dates and holds."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from cleanup_project.base.models import User
+from retention import holds, policies
+from retention.eligibility import Reason
+from retention.models import Bucket, Tenant
+from retention.why import explain, why
+from tests.world import published, version
+
+pytestmark = pytest.mark.django_db
+
+
+def asked(*arguments: str) -> list[dict[str, Any]]:
+    out = StringIO()
+    call_command("why", *arguments, "--json", stdout=out)
+    said: list[dict[str, Any]] = json.loads(out.getvalue())
+    return said
+
+
+def test_every_reason_has_its_sentence(
+    tenant: Tenant,
+    bucket: Bucket,
+    manager: User,
+    second_manager: User,
+    compliance: User,
+    person: Callable[..., User],
+) -> None:
+    def rule(prefix: str, **fields: Any) -> Any:
+        return published(tenant, bucket, author=manager, publisher=second_manager, prefixes=[prefix], **fields)
+
+    rule("due/")
+    rule("later/", period_number=4000, period_unit="years")
+    rule("forever/", retain_permanently=True)
+    rule("event/", trigger="event")
+    rule("dated/", trigger="dated_at")
+    rule("kept/", keep_newest=1)
+    rule("markers/", remove_expired_markers=True)
+    policies.suspend(policy=rule("paused/").policy, by=manager, reason="Under review")
+    holds.place(
+        tenant=tenant, matter="Doe v. Acme", title="T", authority="A", reason="R", buckets=[bucket],
+        prefixes=["due/held"], retention_classes=["*"], by=compliance,
+    )  # fmt: skip
+    version(bucket, tenant, "due/1")
+    version(bucket, tenant, "markers/1")
+    expected = {
+        "due/1": Reason.ELIGIBLE,
+        "due/held": Reason.HELD,
+        "due/t": Reason.TRAVELS,
+        "later/1": Reason.NOT_YET,
+        "forever/1": Reason.PERMANENT,
+        "event/1": Reason.AWAITING_EVENT,
+        "dated/1": Reason.UNKNOWN_DATE,
+        "kept/1": Reason.KEPT_NEWEST,
+        "paused/1": Reason.SUSPENDED,
+        "nowhere/1": Reason.UNSCHEDULED,
+        "markers/1": Reason.STANDS_BEHIND,
+        "due/gone": Reason.GONE,
+    }
+    special: dict[str, dict[str, Any]] = {
+        "due/t": {"original_key": "due/1"},
+        "markers/1": {"is_delete_marker": True},
+        "due/gone": {"gone_at": timezone.now(), "gone_reason": "vanished"},
+    }
+    for key, reason in expected.items():
+        row = version(bucket, tenant, key, **special.get(key, {}))
+        verdict = why(row)
+        assert verdict.reason is reason, key
+        assert list(explain(row, verdict))[0]
+    assert set(expected.values()) == set(Reason)
+
+
+def test_the_command_answers_for_every_version_of_a_key(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, compliance: User
+) -> None:
+    revision = published(tenant, bucket, author=manager, publisher=second_manager, code="originals")
+    old = version(bucket, tenant, "o/1\n", version_id="old")
+    version(bucket, tenant, "o/1\n", version_id="new", stored_at=timezone.now())
+    version(
+        bucket, tenant, "t/1", original_key="o/1\n", version_id="thumb", stored_at=old.stored_at + timedelta(seconds=9)
+    )
+    newest, oldest = asked("o/1\n")
+    assert (newest["version_id"], newest["reason"], newest["eligible"]) == ("new", "not_yet", False)
+    assert (oldest["reason"], oldest["governed_by"]) == ("eligible", str(revision))
+    assert oldest["targets"][1] == {"key": "t/1", "version_id": "thumb"}
+    (thumb,) = asked("s3://media/t/1")
+    assert "It goes with version old of o/1\n." in thumb["explanation"]
+    assert asked("o/1\n", "--version-id", "new", "--as-of", "2999-01-01T00:00:00Z")[0]["eligible"]
+
+
+def test_the_longest_retention_wins_and_is_said(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    published(tenant, bucket, author=manager, publisher=second_manager, code="short")
+    published(tenant, bucket, author=manager, publisher=second_manager, code="long", period_number=60)
+    row = version(bucket, tenant, "o/1")
+    assert "The longest retention wins: long/1 governs." in list(explain(row, why(row)))
+
+
+def test_an_unknown_object_or_bucket_is_said(bucket: Bucket) -> None:
+    with pytest.raises(CommandError, match="is not in the catalogue"):
+        asked("nope")
+    with pytest.raises(CommandError, match=r"No bucket is called 'medai'\. Known: media\."):
+        asked("nope", "--bucket", "medai")
