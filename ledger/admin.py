@@ -174,7 +174,7 @@ class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
 class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
     list_display = ("command_key", "eligible_since", "overdue", "target_count", "bytes", "reason")
     list_select_related = ("run",)
-    lookups = frozenset({"run", "ordinal__gte", "ordinal__lte", "object_version_id"})
+    lookups = frozenset({"run", "ordinal__gte", "ordinal__lte"})
     exact_search = ("command_key",)
     search_help_text = "A command key, exactly."
     fieldsets = (

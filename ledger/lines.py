@@ -59,6 +59,7 @@ class Template:
         version = row.version
         assert row.since is not None
         assert row.trigger_at is not None
+        since = canonical.printed_instant(row.since)
         key = command_key(
             tenant=self.tenant,
             asset=row.asset,
@@ -76,11 +77,11 @@ class Template:
             canonical.encode(row.asset),
             size,
             canonical.encode(key),
-            row.since.encode(),
+            since.encode(),
             self.middle,
             b",".join(targets),
-        ) + self.end % (canonical.encode(row.considered), row.trigger_at.encode())
-        return Item(key, row.revision_id, version.id, row.since, len(targets), size, line, sha256(line).digest())
+        ) + self.end % (canonical.encode(row.considered), canonical.printed_instant(row.trigger_at).encode())
+        return Item(key, row.revision_id, version.id, since, len(targets), size, line, sha256(line).digest())
 
     def target(self, role: bytes, version: Exact) -> bytes:
         """One exact version that a command destroys."""
@@ -96,7 +97,7 @@ class Template:
             id,
             role,
             size,
-            stored_at.encode(),
+            canonical.printed_instant(stored_at).encode(),
             canonical.encode(version_id),
         )
 

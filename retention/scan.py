@@ -15,7 +15,7 @@ import orjson
 import psycopg
 from django.db import connection, transaction
 
-from cleanup_project.base import canonical, sqlfiles
+from cleanup_project.base import sqlfiles
 from retention import governing
 from retention.duedate import latest_trigger
 from retention.eligibility import Reason
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 
 class Exact(NamedTuple):
-    """One exact version, as a manifest names it; `stored_at` is canonical text."""
+    """One exact version, as a manifest names it; `stored_at` as PostgreSQL prints it, in UTC."""
 
     bucket_id: int
     key: str
@@ -62,7 +62,7 @@ class Exact(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The verdict on one version, and what the manifest says of it; times are canonical text.
+    """The verdict on one version, and what the manifest says of it; times as PostgreSQL prints them, in UTC.
 
     `revision_id`, `trigger_at` and `since` are those of the revision that governs it, `considered` the labels of every
     revision that covers it, `taken_along` the derivatives that go with it.
@@ -246,7 +246,7 @@ def judge_page(
             revision_id,
             trigger_at,
             since,
-            considered or (),
+            sorted(considered.split(" ")) if considered else (),
             hold_id,
             asset,
             is_delete_marker,
@@ -282,7 +282,6 @@ def judging(
         "derivatives": array(derivatives),
         "rules": orjson.dumps(governing.as_json(rules)).decode(),
         "as_of": as_of,
-        "instant": canonical.SQL_INSTANT,
     }
 
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import orjson
 
-# `to_char(moment AT TIME ZONE 'UTC', …)` with this format prints what `instant` does.
-SQL_INSTANT = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
-
 
 def encode(value: Any) -> bytes:
     """The canonical bytes of a JSON value."""
@@ -21,3 +18,9 @@ def encode(value: Any) -> bytes:
 def instant(moment: datetime) -> str:
     """A time as canonical JSON holds it: 2026-01-31T00:00:00.000000Z."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def printed_instant(text: str) -> str:
+    """The same, from what PostgreSQL prints for a timestamptz in UTC: 2026-01-31 00:00:00.5+00."""
+    stamp, _, fraction = text.removesuffix("+00").partition(".")
+    return f"{stamp[:10]}T{stamp[11:]}.{fraction:0<6}Z"

@@ -22,6 +22,11 @@ def test_encoding_equals_the_oracle(value: object) -> None:
     assert canonical.encode(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
 
 
+def test_an_instant_is_read_from_what_postgresql_prints() -> None:
+    assert canonical.printed_instant("2026-01-31 00:00:00+00") == "2026-01-31T00:00:00.000000Z"
+    assert canonical.printed_instant("2026-01-31 23:59:59.05+00") == "2026-01-31T23:59:59.050000Z"
+
+
 def test_instants_are_utc_with_microseconds() -> None:
     assert canonical.instant(datetime(2026, 1, 31, tzinfo=UTC)) == "2026-01-31T00:00:00.000000Z"
     berlin = timezone(timedelta(hours=1))

@@ -10,7 +10,6 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import governing, holds, scan
 from retention.eligibility import Reason, Surroundings, Verdict, VersionFacts, judge
@@ -255,7 +254,7 @@ def hold_row(one: dict[str, Any], tenant: Tenant, buckets: list[Bucket], by: Use
 def compare(judged: scan.Judged, verdict: Verdict) -> None:
     assert judged.reason is verdict.reason
     if judged.reason not in {Reason.UNSCHEDULED, Reason.GONE, Reason.TRAVELS}:
-        assert judged.since == (instant(verdict.eligible_since) if verdict.eligible_since else None)
+        assert (judged.since and datetime.fromisoformat(judged.since)) == verdict.eligible_since
         assert judged.revision_id == (verdict.governed_by.revision_id if verdict.governed_by else None)
         assert sorted(judged.considered) == sorted(f.rule.label for f in verdict.findings)
     assert (judged.hold_id is not None) == bool(verdict.holds)

@@ -83,8 +83,8 @@ def test_the_command_answers_for_every_version_of_a_key(
     tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, compliance: User
 ) -> None:
     revision = published(tenant, bucket, author=manager, publisher=second_manager, code="originals")
-    old = version(bucket, tenant, "o/1\n", version_id="old")
-    version(bucket, tenant, "o/1\n", version_id="new", stored_at=timezone.now())
+    old = version(bucket, tenant, "o/1\n", version_id="old", asset="clip")
+    version(bucket, tenant, "o/1\n", version_id="new", asset="clip", stored_at=timezone.now())
     version(
         bucket, tenant, "t/1", original_key="o/1\n", version_id="thumb", stored_at=old.stored_at + timedelta(seconds=9)
     )
