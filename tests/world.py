@@ -5,9 +5,11 @@ from itertools import count
 from typing import Any
 
 from cleanup_project.base.models import User
-from retention import policies
+from ledger import manifest, runs
+from ledger.models import CleanupRun
+from retention import holds, policies
 from retention.eligibility import HoldFacts, VersionFacts
-from retention.models import Bucket, ObjectVersion, PolicyRevision, RetentionPolicy, Role, Tenant
+from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy, Role, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _serial = count(1)
@@ -58,6 +60,26 @@ def published(
     return policies.publish(revision=revision, by=publisher, reason="Reviewed.")
 
 
+def sealed_run(
+    revision: PolicyRevision, *, by: User | None = None, mode: CleanupRun.Mode = CleanupRun.Mode.DRY_RUN
+) -> CleanupRun:
+    """A run of the revision's policy, its manifest frozen and sealed."""
+    run, _new = runs.open_run(policy=revision.policy, by=by, mode=mode)
+    return manifest.freeze(run)
+
+
+def hold(tenant: Tenant, bucket: Bucket, prefix: str, *, by: User, **fields: Any) -> LegalHold:
+    """A hold in force over one prefix."""
+    defaults: dict[str, Any] = {
+        "matter": "Doe v. Acme",
+        "title": "Interview footage",
+        "authority": "Court order",
+        "reason": "Preservation letter",
+        "retention_classes": ["*"],
+    }
+    return holds.place(tenant=tenant, buckets=[bucket], prefixes=[prefix], by=by, **(defaults | fields))
+
+
 def facts(row: ObjectVersion) -> VersionFacts:
     from retention.why import facts_of
 
@@ -68,4 +90,4 @@ def days_ago(days: float, now: datetime) -> datetime:
     return now - timedelta(days=days)
 
 
-__all__ = ["EPOCH", "HoldFacts", "days_ago", "facts", "published", "version"]
+__all__ = ["EPOCH", "HoldFacts", "days_ago", "facts", "hold", "published", "sealed_run", "version"]

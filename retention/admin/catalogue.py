@@ -1,0 +1,195 @@
+"""Tenants, buckets, key rules and the catalogue."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from cleanup_project.base import display
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
+from cleanup_project.base.verbpages import VerbPages
+from retention.models import Bucket, CatalogueSync, KeyRule, ObjectVersion, Tenant
+from retention.rules import KeyFacts
+from retention.rules_trial import try_rule
+from retention.why import explain, why
+
+KEYS_TRIED = 50
+BUCKETS_LISTED = 200
+
+
+@admin.register(Tenant)
+class TenantAdmin(SettingsAdmin[Tenant]):
+    list_display = ("code", "name", "created_at")
+    search_fields = ("code", "name")
+    readonly_fields = ("created_at",)
+    fixed_fields = ("code",)  # command keys begin with it
+
+
+@admin.register(Bucket)
+class BucketAdmin(SettingsAdmin[Bucket]):
+    list_display = ("name", "endpoint_url", "region", "versioning", "object_lock", "observed_at", "keys_per_second")
+    search_fields = ("name",)
+    readonly_fields = ("versioning", "object_lock", "observed_at", "created_at")
+    fixed_fields = ("name", "endpoint_url")  # the catalogue and every manifest mean this very bucket
+    empty_words = {"endpoint_url": "Amazon S3"}
+    fieldsets = (
+        (None, {"fields": ("name", "endpoint_url", "region", "addressing_style", "credential_profile")}),
+        ("Pace", {"fields": ("keys_per_second", "settle_seconds")}),
+        ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
+    )
+
+
+@admin.register(KeyRule)
+class KeyRuleAdmin(SettingsAdmin[KeyRule], VerbPages[KeyRule]):
+    list_display = ("pattern", "bucket", "position", "tenant", "role", "retention_class")
+    list_filter = ("bucket",)
+    list_select_related = ("bucket", "tenant")
+    ordering = ("bucket__name", "position")
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        if request.method == "POST" and "_try" in request.POST:
+            return self.trial(request, object_id)
+        return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def trial(self, request: HttpRequest, object_id: str | None) -> HttpResponse:
+        """The unsaved form again, with what its rule would say about keys of its bucket."""
+        obj = self.get_object(request, object_id) if object_id else None
+        if object_id and obj is None:
+            raise Http404("There is no such rule.")
+        if not (self.has_change_permission(request, obj) if obj else self.has_add_permission(request)):
+            raise PermissionDenied
+        form = self.get_form(request, obj, change=obj is not None)(request.POST, instance=obj)
+        tried = try_rule(form.instance, KEYS_TRIED) if form.is_valid() else None
+        context = {
+            "trial": None if tried is None else trial_table(form.instance, tried),
+            "tried": len(tried or ()),
+            "matched": sum(facts is not None for _key, facts in tried or ()),
+            "change": obj is not None,
+            "is_popup": False,
+            "save_as": False,
+            "has_add_permission": self.has_add_permission(request),
+            "has_change_permission": True,
+            "has_delete_permission": False,
+            "has_editable_inline_admin_formsets": False,
+        }
+        title = "Try a key rule"
+        template = "admin/retention/keyrule/change_form.html"
+        return self.form_page(request, form, template, context, title, self.get_fieldsets(request, obj), obj=obj)
+
+
+def trial_table(rule: KeyRule, tried: Iterable[tuple[str, KeyFacts | None]]) -> SafeString:
+    headings = ("Key", "Tenant", "Asset", "Series", "Role", "Original", "Class", "Date")
+    return display.table(headings, (trial_row(rule, key, facts) for key, facts in tried))
+
+
+def trial_row(rule: KeyRule, key: str, facts: KeyFacts | None) -> tuple[Any, ...]:
+    if facts is None:
+        return display.exact(key), format_html('<span class="quiet">{}</span>', "does not match"), *("",) * 6
+    return (
+        display.exact(key),
+        rule.tenant or "none: unscheduled",
+        display.exact(facts.asset),
+        "as asset" if facts.series == facts.asset else display.exact(facts.series),
+        rule.get_role_display(),
+        display.exact(facts.original_key) if facts.original_key else display.NOTHING,
+        display.exact(facts.retention_class) if facts.retention_class else "unclassified",
+        display.moment(facts.dated_at) if facts.dated_at else "none stated",
+    )
+
+
+class BucketFilter(admin.SimpleListFilter):
+    """By bucket, while there are few enough to list."""
+
+    title = "bucket"
+    parameter_name = "bucket"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
+        return list(Bucket.objects.order_by("name").values_list("pk", "name")[:BUCKETS_LISTED])
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset.filter(bucket=int(value)) if value and value.isdecimal() else queryset
+
+
+@admin.register(ObjectVersion)
+class ObjectVersionAdmin(ReadOnlyAdmin[ObjectVersion]):
+    list_display = ("key", "version_id", "bucket", "size", "stored_at", "tenant", "retention_class", "role", "state")
+    list_filter = (BucketFilter,)
+    list_select_related = ("bucket", "tenant")
+    ordering = ("bucket_id", "key", "version_id", "incarnation")  # the identity index
+    exact_search = ("key",)
+    search_help_text = "A whole key, exactly, blanks included: finds every version under it, in any bucket."
+    empty_words = {"retention_class": "unclassified", "tenant": "unscheduled"}
+    fieldsets = (
+        (None, {"fields": ("key", "version_id", "bucket", "state", "explanation")}),
+        (
+            "As stored",
+            {"fields": ("size", "etag", "stored_at", "storage_class", "is_latest", "is_delete_marker", "incarnation")},
+        ),
+        (
+            "As classified",
+            {"fields": ("tenant", "asset", "series", "retention_class", "role", "standalone", "dated_at", "stated")},
+        ),
+        ("Its original", {"fields": ("original_bucket", "original_key", "original_version_id")}),
+        (
+            "As observed",
+            {
+                "fields": (
+                    "source",
+                    "first_observed_at",
+                    "observed_at",
+                    "listed_at",
+                    "gone_at",
+                    "gone_reason",
+                    "survived_at",
+                    "parked_by",
+                )
+            },
+        ),
+    )
+
+    def search_exactly(self, queryset: QuerySet[ObjectVersion], term: str) -> QuerySet[ObjectVersion]:
+        return queryset & ObjectVersion.objects.with_key(term)
+
+    @admin.display(description="state")
+    def state(self, obj: ObjectVersion) -> SafeString:
+        if obj.survived_at:
+            return display.pill("survived its end", "overdue")
+        if obj.gone_at:
+            return display.pill(obj.get_gone_reason_display(), "ended")
+        return display.pill("held", "waiting") if obj.parked_by_id else display.pill("present")
+
+    @admin.display(description="Why?")
+    def explanation(self, obj: ObjectVersion) -> SafeString:
+        """Judged now, against the policies and holds in force."""
+        return display.bullets(display.visible(sentence) for sentence in explain(obj, why(obj)))
+
+
+@admin.register(CatalogueSync)
+class CatalogueSyncAdmin(ReadOnlyAdmin[CatalogueSync]):
+    list_display = (
+        "started_at",
+        "bucket",
+        "prefix",
+        "finished_at",
+        "pages",
+        "versions",
+        "refused",
+        "vanished",
+        "survived",
+    )
+    list_select_related = ("bucket",)
+    list_filter = (BucketFilter,)
+    ordering = ("-id",)
+    empty_words = {"prefix": "the whole bucket", "finished_at": "not finished"}

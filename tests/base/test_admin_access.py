@@ -1,0 +1,123 @@
+"""Every registered model, every role: who sees the list and the item, and that nobody changes what the machine owns."""
+
+from collections.abc import Callable
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth.models import Group
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+from cleanup_project.base import roles
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
+from cleanup_project.base.models import User
+from retention import enforcement
+from retention.models import Bucket, CatalogueSync, KeyRule, Tenant
+from tests import world
+from tests.web import quick_pages, url  # noqa: F401
+
+REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
+PEOPLE = (User, Group)
+
+
+@pytest.fixture
+def everything(tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, compliance: User) -> None:
+    """At least one row of every registered model."""
+    KeyRule.objects.create(bucket=bucket, position=1, pattern="{_*}")
+    CatalogueSync.objects.create(bucket=bucket)
+    world.version(bucket, tenant, "clips/1", asset="1")
+    revision = world.published(tenant, bucket, author=manager, publisher=second_manager)
+    world.hold(tenant, bucket, "held/", by=compliance)
+    enforcement.switch_on(
+        tenant=tenant, bucket=bucket, prefix="", requested_by=manager, approved_by=second_manager, reason="Tested."
+    )
+    world.sealed_run(revision)
+
+
+def may_view(model: type[Model], role: str) -> bool:
+    if model in PEOPLE:
+        return bool(roles.MATRIX[role] & {"manage_settings", "read_everything"})
+    reads = roles.READS[role]
+    return reads is None or model._meta.app_label in reads
+
+
+def first(model: type[Model]) -> Model:
+    row = model._default_manager.first()
+    assert row is not None, f"the fixture `everything` makes no {model._meta.label}"
+    return row
+
+
+@pytest.mark.parametrize("role", sorted(roles.MATRIX))
+def test_each_role_sees_the_lists_and_items_that_it_may_see(
+    role: str, everything: None, person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("someone", role))
+    for model in REGISTERED:
+        expected = 200 if may_view(model, role) else 403
+        row = first(model)
+        for address in (url(model, "changelist"), url(model, "change", row.pk), url(model, "history", row.pk)):
+            assert client.get(address).status_code == expected, (role, address)
+    shown = client.get(reverse("admin:index")).content.decode()
+    for model in REGISTERED:
+        assert (url(model, "changelist") in shown) == may_view(model, role), (role, model)
+
+
+def test_a_superuser_reads_everything(everything: None, person: Callable[..., User], client: Client) -> None:
+    client.force_login(person("root", is_superuser=True))
+    for model in REGISTERED:
+        assert client.get(url(model, "changelist")).status_code == 200
+        assert client.get(url(model, "change", first(model).pk)).status_code == 200
+
+
+def test_the_right_to_read_everything_is_enough(everything: None, person: Callable[..., User], client: Client) -> None:
+    reader = person("reader", roles.AUDITOR)
+    Group.objects.get(name=roles.AUDITOR).permissions.filter(codename__startswith="view_").delete()
+    client.force_login(reader)
+    for model in REGISTERED:
+        assert client.get(url(model, "changelist")).status_code == 200
+
+
+def test_without_a_role_or_a_login_there_is_nothing_to_see(
+    everything: None, person: Callable[..., User], client: Client
+) -> None:
+    for model in REGISTERED:
+        assert client.get(url(model, "changelist")).status_code == 302
+    client.force_login(person("nobody"))
+    for model in REGISTERED:
+        assert client.get(url(model, "changelist")).status_code == 403
+
+
+@pytest.mark.parametrize("role", sorted(roles.MATRIX))
+def test_nobody_deletes_and_machine_rows_refuse_every_post(
+    role: str, everything: None, person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("someone", role))
+    for model, model_admin in admin.site._registry.items():
+        row = first(model)
+        assert client.post(url(model, "delete", row.pk), {"post": "yes"}).status_code == 403, model
+        selected = {"action": "delete_selected", "_selected_action": [row.pk]}
+        client.post(url(model, "changelist"), selected)
+        assert model._default_manager.filter(pk=row.pk).exists(), model
+        if not isinstance(model_admin, SettingsAdmin):
+            assert client.post(url(model, "change", row.pk), {"state": "closed"}).status_code == 403, model
+
+
+def test_machine_rows_cannot_be_added(everything: None, person: Callable[..., User], client: Client) -> None:
+    """Where an add page exists at all, it is the form of a verb, which asks for its own right."""
+    client.force_login(person("root", is_superuser=True))
+    for model, model_admin in admin.site._registry.items():
+        if isinstance(model_admin, ReadOnlyAdmin):
+            assert client.get(url(model, "add")).status_code == 403, model
+            assert client.post(url(model, "add"), {}).status_code == 403, model
+
+
+def test_every_model_of_our_applications_is_registered() -> None:
+    unseen = {
+        model
+        for label in ("base", "retention", "ledger")
+        for model in apps.get_app_config(label).get_models()
+        if model._meta.managed and model not in admin.site._registry
+    }
+    assert unseen == set()

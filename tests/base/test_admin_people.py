@@ -1,0 +1,166 @@
+"""Administrators manage people and settings: on record, and without becoming superusers."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.urls import reverse
+
+from cleanup_project.base import roles
+from cleanup_project.base.models import AuditEvent, User
+from retention.models import Bucket, Tenant
+from tests.web import quick_pages  # noqa: F401
+
+
+@pytest.fixture
+def administrator(person: Callable[..., User], client: Client) -> User:
+    user = person("adam", roles.ADMINISTRATOR)
+    client.force_login(user)
+    return user
+
+
+def page(user: User, name: str = "change") -> str:
+    return reverse(
+        "admin:auth_user_password_change" if name == "password" else f"admin:base_user_{name}", args=[user.pk]
+    )
+
+
+def fields(user: User, **changed: object) -> dict[str, object]:
+    kept = {
+        "username": user.username,
+        "is_active": "on",
+        "is_staff": "on",
+        "first_name": "",
+        "last_name": "",
+        "email": "",
+    }
+    return kept | changed
+
+
+def test_roles_given_are_on_record_by_name(administrator: User, person: Callable[..., User], client: Client) -> None:
+    olaf = person("olaf", roles.OPERATOR)
+    compliance = Group.objects.get(name=roles.COMPLIANCE)
+    assert client.post(page(olaf), fields(olaf, groups=[compliance.pk], email="o@example.org")).status_code == 302
+    event = AuditEvent.objects.get(action="settings.changed")
+    assert (event.actor, event.subject_type, event.subject_id) == (administrator, "base.user", str(olaf.pk))
+    assert event.before == {"groups": [roles.OPERATOR], "email": ""}
+    assert event.after == {"groups": [roles.COMPLIANCE], "email": "o@example.org"}
+    history = client.get(reverse("admin:base_user_history", args=[olaf.pk])).content.decode()
+    assert "settings.changed" in history
+    assert roles.COMPLIANCE in history
+
+
+def test_a_form_that_changes_nothing_leaves_no_record(
+    administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    olaf = person("olaf")
+    client.post(page(olaf), fields(olaf))
+    assert not AuditEvent.objects.exists()
+
+
+def test_an_administrator_makes_nobody_a_superuser(
+    administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    olaf = person("olaf")
+    right = Group.objects.get(name=roles.COMPLIANCE).permissions.first()
+    assert right is not None
+    client.post(page(olaf), fields(olaf, is_superuser="on", user_permissions=[right.pk]))
+    olaf.refresh_from_db()
+    assert not olaf.is_superuser
+    assert not olaf.user_permissions.exists()
+
+
+@pytest.mark.parametrize("name", ["change", "password"])
+def test_an_administrator_cannot_touch_a_superuser(
+    name: str, administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    root = person("root", is_superuser=True)
+    secret = root.password
+    attack = fields(root, is_active="", email="x@example.org", password1="n3w secret!", password2="n3w secret!")
+    assert client.post(page(root, name), attack | {"usable_password": "true"}).status_code == 403
+    root.refresh_from_db()
+    assert (root.is_active, root.email, root.password) == (True, "", secret)
+
+
+def test_a_superuser_may_make_another(person: Callable[..., User], client: Client) -> None:
+    olaf = person("olaf")
+    client.force_login(person("root", is_superuser=True))
+    client.post(page(olaf), fields(olaf, is_superuser="on"))
+    assert AuditEvent.objects.get().after == {"is_superuser": True}
+
+
+def test_a_password_set_for_somebody_is_on_record_without_the_password(
+    administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    olaf = person("olaf")
+    new = {"password1": "n3w secret!", "password2": "n3w secret!", "usable_password": "true", "set-password": "1"}
+    assert client.post(page(olaf, "password"), new | {"password2": "other"}).status_code == 200
+    assert not AuditEvent.objects.exists()
+    assert client.post(page(olaf, "password"), new).status_code == 302
+    assert AuditEvent.objects.get().after == {"password": "changed"}
+
+
+def test_a_person_added_is_on_record_without_the_password(administrator: User, client: Client) -> None:
+    new = {"username": "new", "usable_password": "true", "password1": "n3w secret!", "password2": "n3w secret!"}
+    assert client.post(reverse("admin:base_user_add"), new).status_code == 302
+    event = AuditEvent.objects.get(action="settings.added")
+    assert event.after == {"username": "new"}
+
+
+def test_settings_leave_a_record_with_names_for_rows(administrator: User, bucket: Bucket, client: Client) -> None:
+    acme, other = (Tenant.objects.create(code=code, name=code) for code in ("acme", "other"))
+    rule = {"bucket": bucket.pk, "position": 1, "pattern": "{_*}", "role": "original", "tenant": acme.pk}
+    client.post(reverse("admin:retention_keyrule_add"), rule)
+    added = AuditEvent.objects.get(action="settings.added")
+    assert added.after == {"bucket": "media", "position": 1, "pattern": "{_*}", "tenant": "acme"}
+    client.post(reverse("admin:retention_keyrule_change", args=[added.subject_id]), rule | {"tenant": other.pk})
+    changed = AuditEvent.objects.get(action="settings.changed")
+    assert (changed.before, changed.after) == ({"tenant": "acme"}, {"tenant": "other"})
+
+
+def test_what_evidence_names_a_row_by_stays(
+    administrator: User, bucket: Bucket, tenant: Tenant, client: Client
+) -> None:
+    client.post(reverse("admin:retention_tenant_change", args=[tenant.pk]), {"code": "stolen", "name": "Acme & Sons"})
+    tenant.refresh_from_db()
+    assert (tenant.code, tenant.name) == ("acme", "Acme & Sons")
+    changed = {"name": "other", "endpoint_url": "https://elsewhere.example", "region": "eu-west-1",
+               "addressing_style": "auto", "keys_per_second": 5, "settle_seconds": 60}  # fmt: skip
+    client.post(reverse("admin:retention_bucket_change", args=[bucket.pk]), changed)
+    bucket.refresh_from_db()
+    assert (bucket.name, bucket.endpoint_url, bucket.keys_per_second) == ("media", "", 5)
+
+
+@pytest.mark.parametrize("role", sorted(set(roles.MATRIX) - {roles.ADMINISTRATOR}))
+def test_settings_need_their_right(role: str, person: Callable[..., User], tenant: Tenant, client: Client) -> None:
+    client.force_login(person("someone", role))
+    change = reverse("admin:retention_tenant_change", args=[tenant.pk])
+    assert client.post(change, {"code": "acme", "name": "Other"}).status_code == 403
+    assert client.post(reverse("admin:retention_tenant_add"), {"code": "new", "name": "New"}).status_code == 403
+
+
+def test_the_audit_record_is_found_by_person_by_item_and_for_the_system(
+    administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    olaf = person("olaf")
+    client.post(page(olaf), fields(olaf, email="o@example.org"))
+    AuditEvent.objects.create(
+        actor_name="system", action="run.sealed", subject_type="x", subject_id="1", subject_label="x"
+    )
+    address = reverse("admin:base_auditevent_changelist")
+    for term, action in (
+        ("adam", "settings.changed"),
+        (f"base.user:{olaf.pk}", "settings.changed"),
+        ("system", "run.sealed"),
+    ):
+        found = client.get(address, {"q": term}).context["cl"].result_list
+        assert [event.action for event in found] == [action], term
+    assert list(client.get(address, {"q": "ada"}).context["cl"].result_list) == []
+
+
+def test_the_login_page_says_where_one_is(client: Client, db: None) -> None:
+    shown = client.get(reverse("admin:login")).content.decode()
+    assert "<title>Log in to Cleanup</title>" in shown
+    assert "base/admin.css" in shown
+    assert "style=" not in shown

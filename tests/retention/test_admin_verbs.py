@@ -1,0 +1,217 @@
+"""Policies and holds through the admin: the verb decides, its words come back, and the form keeps what was typed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from cleanup_project.base import roles
+from cleanup_project.base.models import AuditEvent, User
+from retention import policies
+from retention.models import Bucket, LegalHold, PolicyRevision, RetentionPolicy, Tenant
+from tests import world
+from tests.web import quick_pages, url  # noqa: F401
+
+
+@pytest.fixture
+def policy(tenant: Tenant, manager: User) -> RetentionPolicy:
+    return policies.create(tenant=tenant, code="clips", by=manager)
+
+
+def draft_fields(policy: RetentionPolicy, bucket: Bucket, **changed: Any) -> dict[str, Any]:
+    fields = {
+        "policy": policy.pk, "title": "Clips", "authority": "Retention Act", "bucket_ids": [bucket.pk],
+        "prefixes": "clips/\r\n", "retention_classes": "*", "trigger": "stored_at", "period_number": "3",
+        "period_unit": "years", "cutoff": "none", "keep_newest": "0", "retroactive": "no",
+        "effective_from_0": "2026-01-01", "effective_from_1": "00:00:00", "authorisation": "approval",
+        "cooling_off_minutes": "0", "window_days": "", "window_start": "", "window_end": "", "window_zone": "UTC",
+        "already_absent": "review", "evidence_max_age_hours": "24", "priority": "1", "cap_objects": "100000",
+        "cap_bytes": "1099511627776", "cap_share_percent": "10",
+    }  # fmt: skip
+    return fields | changed
+
+
+def hold_fields(tenant: Tenant, bucket: Bucket, **changed: Any) -> dict[str, Any]:
+    fields = {
+        "tenant": tenant.pk, "matter": "Doe v. Acme", "title": "Footage", "authority": "Court order",
+        "reason": "Preservation letter", "custodian": "", "bucket_ids": [bucket.pk], "prefixes": '""',
+        "retention_classes": "*", "stored_from_0": "", "stored_from_1": "", "stored_to_0": "", "stored_to_1": "",
+    }  # fmt: skip
+    return fields | changed
+
+
+def test_a_manager_adds_a_policy(tenant: Tenant, manager: User, client: Client) -> None:
+    client.force_login(manager)
+    fields = {"tenant": tenant.pk, "code": "clips", "schedule": "0 1 * * *"}
+    assert client.post(url(RetentionPolicy, "add"), fields).status_code == 302
+    event = AuditEvent.objects.get(action="policy.created")
+    assert (event.actor, event.subject_label) == (manager, "clips")
+
+
+def test_a_bad_policy_comes_back_with_its_words(tenant: Tenant, manager: User, client: Client) -> None:
+    client.force_login(manager)
+    response = client.post(url(RetentionPolicy, "add"), {"tenant": tenant.pk, "code": "clips", "schedule": "at noon"})
+    shown = response.content.decode()
+    assert "Use five cron fields" in shown
+    assert "at noon" in shown
+    assert not RetentionPolicy.objects.exists()
+
+
+def test_a_draft_keeps_its_scope_exactly(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    prefixes = '""\r\n leading and trailing \r\n\r\n"line\\nbreak"\r\na*b\r\n a\\b\r\n a\\b\r\n'
+    fields = draft_fields(policy, bucket, prefixes=prefixes, retention_classes='video\r\n""')
+    assert client.post(url(PolicyRevision, "add"), fields).status_code == 302
+    revision = PolicyRevision.objects.get()
+    assert revision.prefixes == ["", " leading and trailing ", "line\nbreak", "a*b", " a\\b"]
+    assert revision.retention_classes == ["video", ""]
+    assert (revision.author, revision.tenant, revision.retroactive) == (manager, policy.tenant, False)
+    assert revision.published_at is None
+    assert AuditEvent.objects.get(action="policy.drafted").actor == manager
+
+
+def test_a_draft_from_an_earlier_revision_has_the_same_scope(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    prefixes = ["", ' "quoted"', '"', "line\nbreak", "carriage\rreturn", "\u202e", "plain/", "  "]
+    client.post(url(PolicyRevision, "add"), draft_fields(policy, bucket))
+    earlier = PolicyRevision.objects.get()
+    PolicyRevision.objects.update(prefixes=prefixes, retention_classes=["", "*x"])
+    form = client.get(url(PolicyRevision, "add"), {"from": earlier.pk}).context["adminform"].form
+    shown = {name: form[name].value() for name in ("prefixes", "retention_classes", "title", "period_number")}
+    assert form["retroactive"].value() is None
+    assert form["effective_from"].value() is None
+    again = draft_fields(policy, bucket, **{name: str(value).replace("\n", "\r\n") for name, value in shown.items()})
+    assert client.post(url(PolicyRevision, "add"), again).status_code == 302
+    newer = PolicyRevision.objects.get(number=2)
+    assert (newer.prefixes, newer.retention_classes, newer.title) == (prefixes, ["", "*x"], "Clips")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"retroactive": ""}, "Choose one: there is no default."),
+        ({"prefixes": ""}, "Write at least one line"),
+        ({"prefixes": '"unfinished'}, "Line 1 begins with a quotation mark"),
+        ({"prefixes": '"\\ud800"'}, "Line 1 begins with a quotation mark"),
+        ({"prefixes": '"\\u0000"'}, "A key cannot hold NUL"),
+        ({"prefixes": "1\r\n[1]\r\n{}", "bucket_ids": []}, "Tick at least one bucket."),
+        ({"retention_classes": "*\r\nvideo"}, "* already names every class"),
+        ({"window_start": "01:00:00"}, "State both ends of the window"),
+        ({"period_number": "4001"}, "less than or equal to 4000"),
+        ({"bucket_ids": [999_999]}, "Select a valid choice"),
+    ],
+)
+def test_a_refused_draft_comes_back_with_words_and_with_what_was_typed(
+    changed: dict[str, Any], words: str, policy: RetentionPolicy, bucket: Bucket, manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    response = client.post(url(PolicyRevision, "add"), draft_fields(policy, bucket, title="As typed") | changed)
+    assert response.status_code == 200
+    errors = [error for found in response.context["adminform"].form.errors.values() for error in found]
+    assert [words in error for error in errors] == [True]
+    assert "As typed" in response.content.decode()
+    assert not PolicyRevision.objects.exists()
+
+
+def test_a_second_person_publishes_with_a_reason(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, second_manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    client.post(url(PolicyRevision, "add"), draft_fields(policy, bucket))
+    revision = PolicyRevision.objects.get()
+    page = url(PolicyRevision, "publish", revision.pk)
+    assert page not in client.get(url(PolicyRevision, "change", revision.pk)).content.decode()
+    refused = client.post(page, {"reason": "I like it."}).content.decode()
+    assert "a second person must publish it" in refused
+    assert "I like it." in refused
+
+    client.force_login(second_manager)
+    assert page in client.get(url(PolicyRevision, "change", revision.pk)).content.decode()
+    assert client.get(page).status_code == 200
+    assert "This field is required." in client.post(page, {"reason": "  "}).content.decode()
+    revision.refresh_from_db()
+    assert revision.published_at is None
+    assert client.post(page, {"reason": "Reviewed with counsel."}).status_code == 302
+    revision.refresh_from_db()
+    assert revision.published_by == second_manager
+    event = AuditEvent.objects.get(action="policy.published")
+    assert (event.actor, event.reason) == (second_manager, "Reviewed with counsel.")
+    assert "is published already" in client.post(page, {"reason": "Again."}).content.decode()
+
+
+def test_a_published_revision_cannot_be_edited(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, client: Client
+) -> None:
+    revision = world.published(tenant, bucket, author=manager, publisher=second_manager)
+    client.force_login(second_manager)
+    page = url(PolicyRevision, "change", revision.pk)
+    assert client.post(page, {"title": "Changed"}).status_code == 403
+    assert '<input type="submit"' not in client.get(page).content.decode().partition('id="policyrevision_form"')[2]
+
+
+@pytest.mark.parametrize("role", [roles.COMPLIANCE, roles.OPERATOR, roles.AUDITOR, roles.ADMINISTRATOR])
+def test_only_managers_draft(role: str, person: Callable[..., User], client: Client, db: None) -> None:
+    client.force_login(person("someone", role))
+    for model in (PolicyRevision, RetentionPolicy):
+        assert client.get(url(model, "add")).status_code == 403
+        assert client.post(url(model, "add"), {}).status_code == 403
+
+
+def test_decisions_need_a_csrf_token(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(manager)
+    assert strict.post(url(PolicyRevision, "add"), draft_fields(policy, bucket)).status_code == 403
+    assert not PolicyRevision.objects.exists()
+
+
+def test_compliance_places_a_hold(tenant: Tenant, bucket: Bucket, compliance: User, client: Client) -> None:
+    client.force_login(compliance)
+    fields = hold_fields(tenant, bucket, prefixes="a/\r\nb ", stored_from_0="2020-01-01", stored_from_1="00:00")
+    assert client.post(url(LegalHold, "add"), fields).status_code == 302
+    hold = LegalHold.objects.get()
+    assert (hold.placed_by, hold.prefixes, hold.stored_from) == (compliance, ["a/", "b "], world.EPOCH)
+    assert {row.prefix for row in hold.lookup.all()} == {"a/", "b "}
+    assert AuditEvent.objects.get(action="hold.placed").actor == compliance
+
+
+def test_a_refused_hold_comes_back_as_it_was(tenant: Tenant, bucket: Bucket, compliance: User, client: Client) -> None:
+    client.force_login(compliance)
+    times = {
+        "stored_from_0": "2021-01-01",
+        "stored_from_1": "00:00",
+        "stored_to_0": "2020-01-01",
+        "stored_to_1": "00:00",
+    }
+    shown = client.post(url(LegalHold, "add"), hold_fields(tenant, bucket, **times)).content.decode()
+    assert "The end of the range must be later than its start." in shown
+    assert "Preservation letter" in shown
+    assert not LegalHold.objects.exists()
+
+
+@pytest.mark.parametrize("role", [roles.RETENTION_MANAGER, roles.OPERATOR, roles.AUDITOR, roles.ADMINISTRATOR])
+def test_only_compliance_places_holds(role: str, person: Callable[..., User], client: Client, db: None) -> None:
+    client.force_login(person("someone", role))
+    assert client.post(url(LegalHold, "add"), {}).status_code == 403
+
+
+def test_prefixes_that_end_no_folder_are_explained(
+    tenant: Tenant, bucket: Bucket, compliance: User, client: Client
+) -> None:
+    for asset, key in enumerate(["photos/1", "photos/2", "photos-old/1", "photos.zip", "photos.zip.sig", "other/1"]):
+        world.version(bucket, tenant, key, asset=str(asset))
+    holds = [world.hold(tenant, bucket, prefix, by=compliance) for prefix in ("photos", "photos/", "absent", "")]
+    client.force_login(compliance)
+    shown = [client.get(url(LegalHold, "change", hold.pk)).content.decode() for hold in holds]
+    listed = [name for name in ("photos-old/", "photos.zip", "photos.zip.sig", "photos/") if f">{name}<" in shown[0]]
+    assert listed == ["photos-old/", "photos.zip", "photos.zip.sig", "photos/"]
+    assert "other/" not in shown[0]
+    assert "no / at its end" not in shown[1]
+    assert "nothing in the catalogue begins with it" in shown[2]
+    assert "the whole bucket" in shown[3]

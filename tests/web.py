@@ -1,0 +1,20 @@
+"""What tests of pages share. Import `quick_pages` into a module to have it there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db.models import Model
+from django.urls import reverse
+
+
+@pytest.fixture(autouse=True)
+def quick_pages(settings: Any, tmp_path: Path) -> None:
+    settings.SECURE_SSL_REDIRECT = False
+    settings.STATIC_ROOT = tmp_path  # WhiteNoise warns of a folder that collectstatic has not made yet
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes half a second
+
+
+def url(model: type[Model], page: str, *args: object) -> str:
+    """The address of an admin page: changelist, add, change, history, or one of a verb."""
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
