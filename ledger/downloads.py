@@ -7,11 +7,11 @@ Rows are read in chunks, each in a statement of its own: memory stays flat and n
 
 import csv
 import io
+import json
 import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import orjson
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -108,7 +108,7 @@ def csv_rows(run: CleanupRun, guard: Callable[[str], str]) -> Iterator[bytes]:
     writer.writerow(COLUMNS)
     for found in chunks(run):
         for ordinal, line, digest in found:
-            writer.writerows(target_rows(ordinal, orjson.loads(line), bytes(digest).hex(), guard))
+            writer.writerows(target_rows(ordinal, json.loads(line), bytes(digest).hex(), guard))
         yield buffer.getvalue().encode()
         buffer.seek(0)
         buffer.truncate()

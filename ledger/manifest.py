@@ -4,24 +4,25 @@ One transaction a part. It locks the run's row, reads where the last part ended,
 leaves no gap and a second scheduler no overlap. The empty page seals the manifest.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, LiteralString
 
+import psycopg
 import structlog
 from django.db import connection, transaction
 from django.db.models import Sum
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit
-from ledger import lines, runs
+from cleanup_project.base import audit, canonical, sqlfiles
+from ledger import runs
 from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
-from retention.eligibility import Reason
 from retention.governing import Governing
-from retention.scan import Candidate, Exact, Judged, Stream
+from retention.scan import Candidate, Stream
 
 log = structlog.get_logger(__name__)
 
@@ -67,8 +68,8 @@ def freeze_part(run_id: int) -> ManifestPart | None:
         ids = [candidate.id for candidate in candidates]
         derivatives = scan.derivatives_of(ids)
         lock_versions([*ids, *derivatives])
-        judged = scan.judge_page(ids, derivatives, rules, run.as_of)
-        return write_part(run, last.number + 1 if last else 1, begin, end, judged, rules)
+        judge = scan.judging(ids, derivatives, rules, run.as_of)
+        return write_part(run, last.number + 1 if last else 1, begin, end, judge)
 
 
 def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> tuple[list[Candidate], Cursor]:
@@ -98,56 +99,47 @@ def lock_versions(ids: Sequence[int]) -> None:
 
 
 def write_part(
-    run: CleanupRun, number: int, begin: Cursor, end: Cursor, judged: Sequence[Judged], rules: Sequence[Governing]
+    run: CleanupRun, number: int, begin: Cursor, end: Cursor, judge: tuple[LiteralString, dict[str, Any]]
 ) -> ManifestPart:
-    """Write a part and its items, and park what a hold keeps out, so that no later scan reads it again."""
-    own = {stream["revision_id"] for stream in run.streams}
-    eligible = [row for row in judged if row.reason is Reason.ELIGIBLE and row.revision_id in own]
-    held = [row for row in judged if row.reason is Reason.HELD]
-    park(held)
-    enforced = within_enforcement(run, eligible)
-    items = lines.items_of(run, enforced, rules)
-    part = ManifestPart.objects.create(
-        run=run,
-        number=number,
-        key=f"{run.key}:part-{number:04d}",
-        cursor=Cursor(end.stream, end.after, begin.ordinal + len(items)).as_json(),
-        digest=sha256(b"".join(item.digest for item in items)).hexdigest(),
-        item_count=len(items),
-        target_count=sum(item.target_count for item in items),
-        bytes=sum(item.size for item in items),
-        read=len(judged),
-        held=len(held),
-        not_enforced=len(eligible) - len(enforced),
-    )
-    lines.write(run, part, begin.ordinal, items)
+    """Judge the page and write its items in one statement, then the part that sums them up."""
+    sql, parameters = judge
+    part = ManifestPart(run=run, number=number, key=f"{run.key}:part-{number:04d}")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nextval(pg_get_serial_sequence('ledger_manifestpart', 'id'))")
+        part.pk = cursor.fetchone()[0]
+        # The planner takes the page for a handful of rows, and would join its parts by nested loops: ten times slower.
+        cursor.execute("SET LOCAL enable_nestloop = off")
+    # Prepared on the server: planning would take a tenth of the time.
+    with psycopg.Cursor(connection.connection) as prepared:
+        prepared.execute(
+            sql + sqlfiles.read(__file__, "freeze.sql"),
+            parameters
+            | {
+                "run": run.pk,
+                "part": part.pk,
+                "ordinal": begin.ordinal,
+                "tenant": run.tenant.code,
+                "own": scan.array(sorted({stream["revision_id"] for stream in run.streams})),
+                "enforced": enforced_places(run),
+                "instant": canonical.SQL_INSTANT,
+            },
+            prepare=True,
+        )
+        counts = prepared.fetchone()
+    assert counts is not None
+    part.item_count, part.target_count, part.bytes, part.digest, part.read, part.held, part.not_enforced = counts
+    part.cursor = Cursor(end.stream, end.after, begin.ordinal + part.item_count).as_json()
+    part.save(force_insert=True)
     log.info("part frozen", part=part.key, items=part.item_count, held=part.held, not_enforced=part.not_enforced)
     return part
 
 
-def within_enforcement(run: CleanupRun, rows: list[Judged]) -> list[Judged]:
-    """The rows whose every target stands where enforcement is on; a dry run looks everywhere."""
+def enforced_places(run: CleanupRun) -> str | None:
+    """Where an enforcing run may destroy, as JSON; None for a dry run, which looks everywhere."""
     if run.mode == CleanupRun.Mode.DRY_RUN:
-        return rows
+        return None
     places = enforcement.switched_on(run.tenant_id)
-
-    def enforced(version: Exact) -> bool:
-        return any(version.bucket_id == bucket and version.key.startswith(prefix) for bucket, prefix in places)
-
-    return [row for row in rows if enforced(row.version) and all(enforced(each) for each in row.taken_along)]
-
-
-def park(held: Sequence[Judged]) -> None:
-    if not held:
-        return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE retention_objectversion v SET parked_by_id = held.hold
-            FROM unnest(%s::bigint[], %s::bigint[]) AS held(version, hold) WHERE v.id = held.version
-            """,
-            [[row.version.id for row in held], [row.hold_id for row in held]],
-        )
+    return json.dumps([{"bucket_id": bucket, "prefix": prefix} for bucket, prefix in places])
 
 
 def seal(run: CleanupRun) -> None:

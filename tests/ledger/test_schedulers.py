@@ -41,10 +41,11 @@ HANG = (
     PRELUDE
     + """
 import time
-def hang(*_):
+def hang(*_, **__):
     print("in the middle", flush=True)
     time.sleep(60)
-manifest.lines.write = hang
+from ledger.models import ManifestPart
+ManifestPart.save = hang
 manifest.freeze(CleanupRun.objects.get(pk=int(sys.argv[2])))
 """
 )

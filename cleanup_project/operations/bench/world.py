@@ -95,7 +95,8 @@ def add_thumbnails(bucket: Bucket, *, each: int, last: int) -> None:
                 'STANDARD', true, false, asset, series, '', 'derivative', key, bucket_id, '', false,
                 'listing', first_observed_at, observed_at, listed_at, ''
             FROM retention_objectversion
-            WHERE bucket_id = %s AND role = 'original' AND id %% %s = 0 AND id <= (SELECT min(id) + %s FROM retention_objectversion)
+            WHERE bucket_id = %s AND role = 'original' AND id %% %s = 0
+                AND id <= (SELECT min(id) + %s FROM retention_objectversion)
             """,
             [bucket.pk, each, last],
         )

@@ -38,7 +38,9 @@ def summary(played: Played, web_url: str) -> dict[str, Any]:
         "held": sum(part.held for run in dry for part in run.parts.all()),
         "not_enforced": sum(part.not_enforced for run in played.runs for part in run.parts.all()),
         "unscheduled": sum(verdict.reason is Reason.UNSCHEDULED for _row, verdict in verdicts),
-        "runs": [{"run": run.key, "mode": run.mode, "state": run.state, "root": run.manifest_root} for run in played.runs],
+        "runs": [
+            {"run": run.key, "mode": run.mode, "state": run.state, "root": run.manifest_root} for run in played.runs
+        ],
         "deviations": deviations,
     }
 

@@ -10,13 +10,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
 from typing import Final
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from cleanup_project.operations import servers
 from cleanup_project.operations.demo import dataset, scene, store
@@ -56,7 +56,7 @@ def empty_database() -> None:
 
 def play(endpoint_url: str, say: Callable[[str], None]) -> Played:
     """Fill the store, list it, and freeze a manifest for each policy; where enforcement is on, also an enforcing one."""
-    today = date.today()
+    today = timezone.now().date()
     objects = dataset.objects(today)
     expected = store.fill(endpoint_url, objects)
     say(f"stored {expected} versions and delete markers in two buckets at {endpoint_url}")
@@ -72,7 +72,9 @@ def play(endpoint_url: str, say: Callable[[str], None]) -> Played:
             enforcing, _new = runs.open_run(policy=policy, by=None)
             opened.append(manifest.freeze(enforcing))
     for run in opened:
-        say(f"froze {run.item_count} items of {run.policy.code} ({run.get_mode_display()}, now {run.get_state_display()})")
+        say(
+            f"froze {run.item_count} items of {run.policy.code} ({run.get_mode_display()}, now {run.get_state_display()})"
+        )
     return Played(made, objects, expected, opened)
 
 
@@ -128,4 +130,3 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(0.1)
     raise CommandError("The web server did not start; its messages are above.")
-

@@ -20,12 +20,14 @@ class Command(BaseCommand):
         "Start an embedded PostgreSQL, an S3 server with a few hundred media objects, and the web server; list the "
         "buckets and freeze the manifests of what their policies would destroy. Ctrl-C stops everything."
     )
-    requires_system_checks: list[str] = []  # noqa: RUF012 - the database is made below
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000, help="Port of the web server on localhost, default 8000.")
-        parser.add_argument("--data", type=Path, help="Folder of the demo's database, default .data/demo; cleared first.")
-        parser.add_argument("--check", action="store_true", help="Do it once, count again, print JSON, exit 1 on a difference.")
+        parser.add_argument(
+            "--data", type=Path, help="Folder of the demo's database, default .data/demo; cleared first."
+        )
+        parser.add_argument("--check", action="store_true", help="Do it once and count again; exit 1 on a difference.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if settings.EMBEDDED_DATABASE:
@@ -51,7 +53,7 @@ class Command(BaseCommand):
 
     def use_folder(self, folder: Path) -> None:
         """Start again in the demo's own folder: settings opened the database of the one that was named before."""
-        if settings.DATA_DIR != folder:
+        if folder != settings.DATA_DIR:
             sys.stdout.flush()
             os.environ["DATA_DIR"] = str(folder)
             os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
