@@ -127,6 +127,8 @@ def write_part(
         )
         counts = prepared.fetchone()
     assert counts is not None
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_nestloop = on")  # the caller's transaction may have more to do
     part.item_count, part.target_count, part.bytes, part.digest, part.read, part.held, part.not_enforced = counts
     part.cursor = Cursor(end.stream, end.after, begin.ordinal + part.item_count).as_json()
     part.save(force_insert=True)

@@ -81,6 +81,12 @@ def rows_read(sql: str) -> int:
     )
 
 
+def explained(sql: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {sql}")
+        return "\n".join([sql, *(row[0] for row in cursor.fetchall())])
+
+
 def queries_of(client: Client, address: str, query: dict[str, Any] | None = None) -> list[str]:
     """The statements that a page runs, each of which read a bounded number of rows."""
     with CaptureQueriesContext(connection) as captured:
@@ -88,7 +94,7 @@ def queries_of(client: Client, address: str, query: dict[str, Any] | None = None
     assert response.status_code == 200
     statements = [each["sql"] for each in captured if each["sql"].startswith("SELECT") and " FROM " in each["sql"]]
     for statement in statements:
-        assert rows_read(statement) <= BOUND, statement
+        assert rows_read(statement) <= BOUND, explained(statement)
     return statements
 
 
