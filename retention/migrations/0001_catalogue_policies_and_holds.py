@@ -235,6 +235,7 @@ class Migration(migrations.Migration):
                 ('hold', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='lookup', to='retention.legalhold')),
             ],
             options={
+                'verbose_name_plural': 'hold prefixes',
                 'constraints': [models.UniqueConstraint(fields=('bucket', 'prefix', 'hold'), name='hold_prefix_unique')],
             },
         ),

@@ -63,6 +63,7 @@ class HoldPrefix(models.Model):
     prefix = models.TextField(db_collation="C", blank=True)
 
     class Meta:
+        verbose_name_plural = "hold prefixes"
         constraints = [models.UniqueConstraint(fields=["bucket", "prefix", "hold"], name="hold_prefix_unique")]
 
     def __str__(self) -> str:

@@ -30,6 +30,19 @@ class Result:
         return asdict(self)
 
 
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        server_version = cursor.fetchone()[0]
+    return {
+        "cpus": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "postgresql": server_version,
+    }
+
+
 @contextmanager
 def scratch_database() -> Iterator[None]:
     """A freshly migrated database of the same server, dropped afterwards."""

@@ -20,13 +20,13 @@ def run(*, rows: int) -> Result:
         tenant = Tenant.objects.create(code="bench", name="Benchmark")
         bucket = Bucket.objects.create(name="bench")
         policy = world.policy(tenant, bucket, "bench", "media/").policy
-        small = min(SMALL, rows)
+        small, eligible = min(SMALL, rows), min(ELIGIBLE, rows // 2)
         world.add_originals(
-            tenant, bucket, first=1, last=ELIGIBLE, stored_at="now() - interval '60 days' - n * interval '1 s'"
+            tenant, bucket, first=1, last=eligible, stored_at="now() - interval '60 days' - n * interval '1 s'"
         )
-        world.add_thumbnails(bucket, each=4, last=ELIGIBLE)
+        world.add_thumbnails(bucket, each=4, last=eligible)
         recent = "now() - interval '29 days' * random()"
-        world.add_originals(tenant, bucket, first=ELIGIBLE + 1, last=small, stored_at=recent)
+        world.add_originals(tenant, bucket, first=eligible + 1, last=small, stored_at=recent)
         world.settle()
         baseline = measure(policy)
         if rows > small:

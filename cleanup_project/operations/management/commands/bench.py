@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import freeze
+from cleanup_project.operations.bench import freeze, sync
 
 
 class Command(BaseCommand):
@@ -16,12 +16,19 @@ class Command(BaseCommand):
         names = parser.add_subparsers(dest="name", required=True)
         frozen = names.add_parser("freeze", help="Freezing a manifest of 80,000 items out of N catalogued versions.")
         frozen.add_argument("--rows", type=int, default=10_000_000, help="Catalogued originals, default 10,000,000.")
+        synced = names.add_parser("sync", help="Recording a bucket's listing, against listing it.")
+        synced.add_argument("--versions", type=int, default=5000, help="Versions in the bucket, default 5,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        logging.getLogger().setLevel(logging.WARNING)
-        result = freeze.run(rows=options["rows"])
+        for name in ("", "werkzeug"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        measure = {
+            "freeze": lambda: freeze.run(rows=options["rows"]),
+            "sync": lambda: sync.run(versions=options["versions"]),
+        }
+        result = measure[options["name"]]()
         if options["json"]:
             self.stdout.write(json.dumps(result.as_json()))
             return

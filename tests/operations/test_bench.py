@@ -1,0 +1,46 @@
+"""`bench` on small worlds: it measures the real thing and leaves nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+KEYS = {"name", "value", "unit", "baseline", "baseline_value", "ratio", "details", "machine"}
+
+
+def bench(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Run a benchmark as its users do, on a database server of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "bench", *arguments, "--json"],
+        cwd=settings.BASE_DIR,
+        env=environment | {"DATA_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert set(said) == KEYS
+    assert said["value"] > 0
+    return said
+
+
+@pytest.mark.seaweed
+def test_sync_is_compared_with_a_bare_listing(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "sync", "--versions", "20")
+    assert (said["name"], said["unit"], said["details"]["server"]) == ("sync", "versions/s", "seaweedfs")
+    assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.2)
+
+
+def test_freezing_is_compared_with_a_smaller_catalogue(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "freeze", "--rows", "1000")
+    small, large = said["details"]["small"], said["details"]["large"]
+    assert (said["name"], small["items"], large["items"]) == ("freeze", large["items"], small["items"])
+    assert said["ratio"] == pytest.approx(large["seconds"] / small["seconds"], rel=0.01)
