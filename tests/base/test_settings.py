@@ -39,3 +39,17 @@ def test_a_database_url_is_read_whole() -> None:
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL must look like"):
         settings.parse_database_url(url)
+
+
+def test_the_pool_is_for_the_web_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u@h/n")
+    monkeypatch.setattr(settings, "EMBEDDED_DATABASE", False)
+    monkeypatch.setattr(settings, "WEB_PROCESS", True)
+    web = settings.database()
+    assert web["OPTIONS"]["pool"]["max_size"] == 8
+    assert "CONN_MAX_AGE" not in web
+    monkeypatch.setattr(settings, "WEB_PROCESS", False)
+    worker = settings.database()
+    assert (worker["CONN_MAX_AGE"], worker["CONN_HEALTH_CHECKS"]) == (60, True)
+    assert "pool" not in worker["OPTIONS"]
+    assert "lock_timeout" in worker["OPTIONS"]["options"]
