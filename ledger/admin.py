@@ -45,7 +45,7 @@ TALLIES = {
 @admin.register(CleanupRun)
 class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     list_display = (
-        "key", "mode", "policy", "as_of", "item_count", "target_count", "bytes", "state_pill", "opened_by",
+        "key", "state_pill", "mode", "policy", "as_of", "item_count", "target_count", "bytes", "opened_by",
     )  # fmt: skip
     list_select_related = ("policy", "opened_by")
     list_filter = ("state", "mode")
@@ -53,7 +53,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     exact_search = ("key",)
     search_help_text = "A run key or a policy code, exactly."
     refusals = (LedgerError,)
-    empty_words = {"opened_by": "the schedule", "scheduled_for": "by hand"}
+    empty_words = {"opened_by": "the system", "scheduled_for": "by hand"}
     fieldsets = (
         (None, {"fields": ("key", "state_pill", "mode", "policy", "tenant", "as_of", "scheduled_for")}),
         ("Manifest", {"fields": ("manifest_root", "sealed_at", "bytes", "tallies")}),
@@ -172,7 +172,7 @@ class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
 
 @admin.register(ManifestItem)
 class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
-    list_display = ("command_key", "eligible_since", "overdue", "target_count", "bytes", "reason")
+    list_display = ("command_key", "eligible_since", "overdue", "reason", "target_count", "bytes")
     list_select_related = ("run",)
     lookups = frozenset({"run", "ordinal__gte", "ordinal__lte"})
     exact_search = ("command_key",)

@@ -15,6 +15,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cleanup_project.operations.servers import sweep_sockets
+
 ACCESS_KEY, SECRET_KEY = "OWNERKEY", "ownersecret"
 STRANGER_KEY, STRANGER_SECRET = "STRANGERKEY", "strangersecret"
 REGION = "us-east-1"
@@ -71,7 +73,7 @@ def seaweed_server() -> Iterator[str]:
             *(f"-{name}.port={port}" for name, port in zip(names, ports[::2], strict=True)),
             *(f"-{name}.port.grpc={port}" for name, port in zip(names, ports[1::2], strict=True)),
         ]
-        with _running(command, folder) as process:
+        with sweep_sockets(ports), _running(command, folder) as process:
             yield _ready(f"http://127.0.0.1:{ports[6]}", process, folder)
 
 

@@ -68,15 +68,31 @@ def seaweed(binary: Path) -> Iterator[str]:
         ports = free_ports(8)
         # Without an identity of its own it asks nobody for theirs; it would take one from the environment.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        process = subprocess.Popen(  # noqa: S603
-            seaweed_command(binary, folder, ports), stdout=log, stderr=subprocess.STDOUT, cwd=folder, env=environment
-        )
-        try:
-            endpoint_url = f"http://127.0.0.1:{ports[0]}"
-            wait_for(endpoint_url, process, folder / "log")
-            yield endpoint_url
-        finally:
-            end(process)
+        with sweep_sockets(ports):
+            process = subprocess.Popen(  # noqa: S603
+                seaweed_command(binary, folder, ports),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=environment,
+            )
+            try:
+                endpoint_url = f"http://127.0.0.1:{ports[0]}"
+                wait_for(endpoint_url, process, folder / "log")
+                yield endpoint_url
+            finally:
+                end(process)
+
+
+@contextmanager
+def sweep_sockets(ports: Sequence[int]) -> Iterator[None]:
+    """Remove, afterwards, the sockets that SeaweedFS makes in /tmp for its ports and leaves there."""
+    try:
+        yield
+    finally:
+        for port in ports:
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108 - its choice, not ours
+                left.unlink(missing_ok=True)
 
 
 def seaweed_command(binary: Path, folder: Path, ports: Sequence[int]) -> list[str]:
