@@ -1,0 +1,172 @@
+"""Policies, enforcement and holds change by verbs alone: who may, what is refused, and what the database refuses besides."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from cleanup_project.base import roles
+from cleanup_project.base.models import AuditEvent, User
+from retention import enforcement, governing, holds, policies
+from retention.exceptions import NotPermitted, RetentionError
+from retention.models import Bucket, Enforcement, HoldPrefix, LegalHold, PolicyRevision, Tenant
+from tests.world import EPOCH, published
+
+pytestmark = pytest.mark.django_db
+
+
+def draft(tenant: Tenant, bucket: Bucket, by: User, **fields: Any) -> PolicyRevision:
+    policy = policies.create(tenant=tenant, code="originals", by=by)
+    defaults: dict[str, Any] = {
+        "title": "Originals",
+        "authority": "Retention Act",
+        "bucket_ids": [bucket.pk],
+        "prefixes": [""],
+        "retention_classes": ["*"],
+        "trigger": "stored_at",
+        "period_number": 30,
+        "period_unit": "days",
+        "retroactive": True,
+        "effective_from": EPOCH,
+    }
+    return policies.draft(policy=policy, by=by, **(defaults | fields))
+
+
+def switch_on(tenant: Tenant, bucket: Bucket, one: User, other: User, prefix: str = "o/") -> Enforcement:
+    return enforcement.switch_on(
+        tenant=tenant, bucket=bucket, prefix=prefix, requested_by=one, approved_by=other, reason="Pilot"
+    )
+
+
+def place(tenant: Tenant, bucket: Bucket, by: User, **fields: Any) -> LegalHold:
+    said: dict[str, Any] = {
+        "matter": "M", "title": "T", "authority": "A", "reason": "R", "buckets": [bucket], "prefixes": ["a/", "a/b/"],
+        "retention_classes": ["*"],
+    }  # fmt: skip
+    return holds.place(tenant=tenant, by=by, **(said | fields))
+
+
+def test_a_draft_governs_nothing_until_another_person_publishes_it(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    revision = draft(tenant, bucket, manager)
+    assert governing.of_tenant(tenant, timezone.now()) == []
+    with pytest.raises(NotPermitted, match="a second person must publish it"):
+        policies.publish(revision=revision, by=manager, reason="Mine")
+    policies.publish(revision=revision, by=second_manager, reason="Reviewed")
+    assert [rule.label for rule in governing.of_tenant(tenant, timezone.now())] == ["originals/1"]
+    with pytest.raises(RetentionError, match="is published already"):
+        policies.publish(revision=revision, by=second_manager, reason="Again")
+    assert AuditEvent.objects.get(action="policy.published").reason == "Reviewed"
+
+
+def test_the_database_refuses_an_author_who_publishes(tenant: Tenant, bucket: Bucket, manager: User) -> None:
+    revision = draft(tenant, bucket, manager)
+    with pytest.raises(IntegrityError, match="revision_second_person"), transaction.atomic():
+        PolicyRevision.objects.filter(pk=revision.pk).update(published_by=manager, published_at=timezone.now())
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"bucket_ids": []}, "bucket_ids"),
+        ({"prefixes": []}, "prefixes"),
+        ({"retention_classes": []}, "retention_classes"),
+        ({"retention_classes": ["*", "video"]}, "retention_classes"),
+        ({"bucket_ids": [987654]}, "bucket_ids"),
+        ({"prefixes": ["a\x00"]}, "prefixes"),
+        ({"authority": ""}, "authority"),
+        ({"period_number": 4001}, "period_number"),
+        ({"window_start": "01:00"}, "window_end"),
+    ],
+)
+def test_a_bad_draft_is_refused_by_the_field_that_is_wrong(
+    fields: dict[str, Any], field: str, tenant: Tenant, bucket: Bucket, manager: User
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        draft(tenant, bucket, manager, **fields)
+    assert field in refused.value.message_dict
+    assert not PolicyRevision.objects.exists()
+
+
+def test_an_empty_scope_is_refused_by_the_database_too(tenant: Tenant, bucket: Bucket, manager: User) -> None:
+    revision = draft(tenant, bucket, manager)
+    for empty in ("bucket_ids", "prefixes", "retention_classes"):
+        with pytest.raises(IntegrityError, match="revision_scope_not_empty"), transaction.atomic():
+            PolicyRevision.objects.filter(pk=revision.pk).update(**{empty: []})
+
+
+def test_only_managers_draft_and_only_publishers_publish(
+    tenant: Tenant, bucket: Bucket, manager: User, person: Callable[..., User]
+) -> None:
+    operator = person("operator", roles.OPERATOR)
+    with pytest.raises(NotPermitted, match="may not draft policies"):
+        draft(tenant, bucket, operator)
+    with pytest.raises(NotPermitted, match="may not publish policies"):
+        policies.publish(revision=draft(tenant, bucket, manager), by=operator, reason="R")
+
+
+def test_a_policy_is_suspended_once_and_with_a_reason(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    policy = published(tenant, bucket, author=manager, publisher=second_manager).policy
+    with pytest.raises(RetentionError, match="State a reason"):
+        policies.suspend(policy=policy, by=manager, reason="")
+    policies.suspend(policy=policy, by=manager, reason="Under review")
+    assert governing.of_tenant(tenant, timezone.now())[0].suspended
+    with pytest.raises(RetentionError, match="suspended already"):
+        policies.suspend(policy=policy, by=manager, reason="Again")
+
+
+def test_a_revision_that_is_not_retroactive_leaves_older_objects_to_its_predecessor(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    people = {"author": manager, "publisher": second_manager, "code": "originals"}
+    published(tenant, bucket, **people)
+    since = EPOCH.replace(year=2022)
+    published(tenant, bucket, **people, retroactive=False, effective_from=since)
+    newer, older = governing.of_tenant(tenant, timezone.now())
+    assert (newer.label, newer.stored_from, newer.stored_to) == ("originals/2", since, None)
+    assert (older.label, older.stored_from, older.stored_to) == ("originals/1", None, since)
+
+
+def test_enforcement_takes_two_people_with_the_right(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, person: Callable[..., User]
+) -> None:
+    with pytest.raises(NotPermitted, match="takes two people"):
+        switch_on(tenant, bucket, manager, manager)
+    with pytest.raises(NotPermitted, match="may not widen enforcement"):
+        switch_on(tenant, bucket, manager, person("operator", roles.OPERATOR))
+    row = switch_on(tenant, bucket, manager, second_manager)
+    assert enforcement.switched_on(tenant.pk) == [(bucket.pk, "o/")]
+    with pytest.raises(IntegrityError, match="enforcement_second_person"), transaction.atomic():
+        Enforcement.objects.filter(pk=row.pk).update(approved_by=manager)
+    enforcement.switch_off(row=row, by=manager, reason="Pilot is over")
+    assert enforcement.switched_on(tenant.pk) == []
+    with pytest.raises(RetentionError, match="off already"):
+        enforcement.switch_off(row=row, by=manager, reason="Again")
+
+
+def test_only_compliance_places_holds_and_a_hold_is_looked_up_by_minimal_prefixes(
+    tenant: Tenant, bucket: Bucket, manager: User, compliance: User
+) -> None:
+    with pytest.raises(NotPermitted, match="may not place legal holds"):
+        place(tenant, bucket, manager)
+    hold = place(tenant, bucket, compliance)
+    assert list(HoldPrefix.objects.filter(hold=hold).values_list("prefix", flat=True)) == ["a/"]
+    with pytest.raises(ValidationError, match="later than its start"):
+        place(tenant, bucket, compliance, stored_from=EPOCH, stored_to=EPOCH)
+
+
+def test_a_hold_is_released_once_and_never_changed(tenant: Tenant, bucket: Bucket, compliance: User) -> None:
+    hold = LegalHold.objects.filter(pk=place(tenant, bucket, compliance).pk)
+    with pytest.raises(IntegrityError, match="can only be released"), transaction.atomic():
+        hold.update(prefixes=["b/"])
+    hold.update(released_at=timezone.now())
+    with pytest.raises(IntegrityError, match="can only be released"), transaction.atomic():
+        hold.update(released_at=None)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        hold.delete()
