@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from cleanup_project.base.canonical import instant
 from retention import governing, holds
-from retention.eligibility import WORDS, Surroundings, Verdict, VersionFacts, belongs, judge
+from retention.eligibility import WORDS, Reason, Surroundings, Verdict, VersionFacts, belongs, judge
 from retention.models import ObjectVersion, Role
 
 
@@ -79,12 +79,13 @@ def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
     for finding in verdict.findings:
         since = f", ends {instant(finding.eligible_since)}" if finding.eligible_since else ""
         started = f"clock started {instant(finding.trigger_at)}" if finding.trigger_at else "clock not started"
-        yield f"{finding.rule.label}: {started}{since}. {WORDS[finding.reason]}"
+        said = "Its retention has ended." if finding.reason is Reason.ELIGIBLE else WORDS[finding.reason]
+        yield f"{finding.rule.label}: {started}{since}. {said}"
     if verdict.governed_by and len(verdict.findings) > 1:
         yield f"The longest retention wins: {verdict.governed_by.label} governs."
     for hold in verdict.holds:
         yield f"Held by matter {hold.matter} (hold {hold.id})."
-    if verdict.eligible_since and not verdict.eligible:
+    if verdict.eligible_since and verdict.reason is Reason.NOT_YET:
         yield f"Retention ends {instant(verdict.eligible_since)}."
     for target in verdict.targets[1:]:
         yield f"Would take along {target.key} @ {target.version_id}."

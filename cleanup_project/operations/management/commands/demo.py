@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from cleanup_project.operations import servers
 from cleanup_project.operations.demo import check, scene, stage
 
 
@@ -67,7 +68,10 @@ Ready: {url}/admin/
   Sign in as any of these, with the password  {played.scene.password}
 {people}
 
-  In another terminal, with DATA_DIR={settings.DATA_DIR}:
+  In another terminal:
+    export DATA_DIR={settings.DATA_DIR}
+    export AWS_ACCESS_KEY_ID={servers.ACCESS_KEY} AWS_SECRET_ACCESS_KEY={servers.SECRET_KEY}
+    manage.py catalogue sync demo-media
     manage.py scan originals-1-year --dry-run
     manage.py why {example}
 
