@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import suppress
@@ -21,7 +22,8 @@ from tests.world import version
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "DATA_DIR"}}
+    left_out = {"DATABASE_URL", "DATA_DIR", "PYTHONUNBUFFERED"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     return subprocess.Popen(
         [sys.executable, "manage.py", "demo", "--data", str(folder), *arguments],
         cwd=settings.BASE_DIR,
@@ -30,6 +32,17 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def wait_for_line(demo: subprocess.Popen[str], beginning: str) -> None:
+    """Read what it prints until the line comes; a process that says nothing is ended, and the test with it."""
+    assert demo.stdout is not None
+    watchdog = threading.Timer(120, demo.kill)
+    watchdog.start()
+    try:
+        assert any(line.startswith(beginning) for line in demo.stdout)
+    finally:
+        watchdog.cancel()
 
 
 def test_the_check_finds_the_main_job_done(tmp_path: Path) -> None:
@@ -46,10 +59,7 @@ def test_it_serves_until_it_is_interrupted_and_then_stops_everything(tmp_path: P
     port = free_ports(1)[0]
     demo = start(tmp_path / "d", "--port", str(port))
     try:
-        assert demo.stdout is not None
-        for line in demo.stdout:
-            if line.startswith("Ready"):
-                break
+        wait_for_line(demo, "Ready")
         with urllib.request.urlopen(f"http://localhost:{port}/admin/login/", timeout=20) as page:
             assert "Cleanup" in page.read().decode()
         demo.send_signal(signal.SIGINT)

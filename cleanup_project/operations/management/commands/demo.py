@@ -35,7 +35,12 @@ class Command(BaseCommand):
             self.use_folder((options["data"] or settings.BASE_DIR / ".data" / "demo").resolve())
         for name in ("", "werkzeug"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        say = self.stderr.write if options["check"] else self.stdout.write
+        out = self.stderr if options["check"] else self.stdout
+
+        def say(text: str) -> None:
+            out.write(text)
+            out.flush()  # somebody may be reading through a pipe
+
         stage.refuse_taken(options["port"])
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -48,7 +53,7 @@ class Command(BaseCommand):
                     said = check.summary(played, url)
                     self.stdout.write(json.dumps(said, indent=2))
                     sys.exit(1 if said["deviations"] else 0)
-                self.stdout.write(self.welcome(url, played))
+                say(self.welcome(url, played))
                 stop.wait()
         self.stdout.write("Stopped.")
 
