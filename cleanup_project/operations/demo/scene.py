@@ -26,6 +26,66 @@ ORIGINAL: Final = "originals/{year}/{month}/{day}/{asset}.mp4"
 EPOCH: Final = datetime(2020, 1, 1, tzinfo=UTC)
 
 
+# Policy: whose it is, in which buckets, and what its revision says.
+TERMS: Final[dict[str, tuple[str, tuple[str, ...], dict[str, Any]]]] = {
+    dataset.ORIGINALS: (
+        "acme",
+        ("media", "locked"),
+        {
+            "title": "Original footage",
+            "authority": "Production agreement, section 12",
+            "prefixes": ["originals/"],
+            "retention_classes": ["video"],
+            "trigger": "dated_at",
+            "period_number": 365,
+            "period_unit": "days",
+        },
+    ),
+    dataset.EXPORTS: (
+        "acme",
+        ("media",),
+        {
+            "title": "Monthly exports",
+            "authority": "Data minimisation policy 3.1",
+            "prefixes": ["exports/"],
+            "retention_classes": ["export"],
+            "trigger": "dated_at",
+            "period_number": 90,
+            "period_unit": "days",
+            "keep_newest": 2,
+        },
+    ),
+    dataset.UPLOADS: (
+        "globex",
+        ("media",),
+        {
+            "title": "Raw uploads",
+            "authority": "Terms of service, section 7",
+            "prefixes": ["uploads/"],
+            "retention_classes": ["*"],
+            "trigger": "stored_at",
+            "period_number": 30,
+            "period_unit": "days",
+            "remove_expired_markers": True,
+        },
+    ),
+    dataset.CONTRACTS: (
+        "acme",
+        ("media",),
+        {
+            "title": "Contracts",
+            "authority": "Commercial code",
+            "prefixes": ["contracts/"],
+            "retention_classes": ["contract"],
+            "trigger": "stored_at",
+            "period_number": 0,
+            "period_unit": "days",
+            "retain_permanently": True,
+        },
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Scene:
     """What the demo works on."""
@@ -106,69 +166,14 @@ def policies_of(
     acme: Tenant, globex: Tenant, media: Bucket, locked: Bucket, author: User, publisher: User
 ) -> list[RetentionPolicy]:
     """Four policies, each drafted by one manager and published by the other."""
-    year = {"trigger": "dated_at", "period_number": 365, "period_unit": "days"}
-    said: list[tuple[Tenant, str, dict[str, Any]]] = [
-        (
-            acme,
-            dataset.ORIGINALS,
-            year
-            | {
-                "title": "Original footage",
-                "authority": "Production agreement, section 12",
-                "bucket_ids": [media.pk, locked.pk],
-                "prefixes": ["originals/"],
-                "retention_classes": ["video"],
-            },
-        ),
-        (
-            acme,
-            dataset.EXPORTS,
-            year
-            | {
-                "title": "Monthly exports",
-                "authority": "Data minimisation policy 3.1",
-                "bucket_ids": [media.pk],
-                "prefixes": ["exports/"],
-                "retention_classes": ["export"],
-                "period_number": 90,
-                "keep_newest": 2,
-            },
-        ),
-        (
-            globex,
-            dataset.UPLOADS,
-            {
-                "title": "Raw uploads",
-                "authority": "Terms of service, section 7",
-                "bucket_ids": [media.pk],
-                "prefixes": ["uploads/"],
-                "retention_classes": ["*"],
-                "trigger": "stored_at",
-                "period_number": 30,
-                "period_unit": "days",
-                "remove_expired_markers": True,
-            },
-        ),
-        (
-            acme,
-            dataset.CONTRACTS,
-            {
-                "title": "Contracts",
-                "authority": "Commercial code",
-                "bucket_ids": [media.pk],
-                "prefixes": ["contracts/"],
-                "retention_classes": ["contract"],
-                "trigger": "stored_at",
-                "period_number": 0,
-                "period_unit": "days",
-                "retain_permanently": True,
-            },
-        ),
-    ]
+    tenants, buckets = {"acme": acme, "globex": globex}, {"media": media, "locked": locked}
     made = []
-    for tenant, code, fields in said:
-        policy = policies.create(tenant=tenant, code=code, by=author)
-        revision = policies.draft(policy=policy, by=author, retroactive=True, effective_from=EPOCH, **fields)
+    for code, (owner, places, fields) in TERMS.items():
+        policy = policies.create(tenant=tenants[owner], code=code, by=author)
+        bucket_ids = [buckets[place].pk for place in places]
+        revision = policies.draft(
+            policy=policy, by=author, bucket_ids=bucket_ids, retroactive=True, effective_from=EPOCH, **fields
+        )
         policies.publish(revision=revision, by=publisher, reason="Agreed with legal")
         made.append(policy)
     return made
