@@ -7,13 +7,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, clock
 from cleanup_project.base.models import User
 from ledger.exceptions import IdempotencyConflict, LedgerError, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
-from retention.models import PolicyRevision, RetentionPolicy, Tenant
+from retention.models import PolicyRevision, RetentionPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +79,7 @@ def insert_run(
     idempotency_key: str | None,
     scheduled_for: datetime | None,
 ) -> CleanupRun:
-    as_of = Tenant.objects.values_list(Now(), flat=True)[:1][0]
+    as_of = clock.now()
     rules = own_rules(policy, as_of)
     if not rules:
         raise LedgerError(f"Policy {policy} has no revision in force: publish one first.")

@@ -1,10 +1,12 @@
-"""The run's states and the moves between them, as data.
+"""The states of runs and commands and the moves between them, as data.
 
-`sql/run_guard.sql` enforces the same table in the database, `docs/states.md` draws it, and tests prove that all three agree.
+`sql/run_guard.sql` and `sql/command_guard.sql` enforce the same tables in the database, `docs/states.md` draws them, and
+tests prove that all three agree.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 
 class RunState(StrEnum):
@@ -55,11 +57,58 @@ RUN_ENDED: Final = frozenset(state for state, moves in RUN_MOVES.items() if not 
 RUN_OPEN: Final = frozenset(RunState) - RUN_ENDED
 
 
-def mermaid() -> str:
-    """The state diagram of a run, as Mermaid text."""
-    lines = ["stateDiagram-v2", f"    [*] --> {RunState.SCANNING}"]
+class CommandState(StrEnum):
+    READY = "ready"
+    DELETED = "deleted"
+    NOTIFIED = "notified"
+    HELD = "held"
+    DEAD = "dead"
+    WITHDRAWN = "withdrawn"
+
+
+COMMAND_MEANING: Final[dict[CommandState, str]] = {
+    CommandState.READY: "To be executed, inspected or tried again when it is due.",
+    CommandState.DELETED: "Every target is confirmed gone; a receipt says so.",
+    CommandState.NOTIFIED: "Deleted, and every receiver has acknowledged it.",
+    CommandState.HELD: "A hold of ours or of the store covers a target; a later run takes it up again.",
+    CommandState.DEAD: "In quarantine: a person must decide.",
+    CommandState.WITHDRAWN: "Taken back by a decision or a newer revision; a later run may take it up again.",
+}
+
+
+class Needs(StrEnum):
+    """What must be on record before a command may move."""
+
+    NOTHING = "nothing"
+    DECISION = "decision"  # and the next cycle begins
+    INCIDENT = "incident"
+
+
+_PARKED: Final = (CommandState.HELD, CommandState.DEAD, CommandState.WITHDRAWN)
+
+COMMAND_MOVES: Final[Mapping[tuple[CommandState, CommandState], Needs]] = {
+    (CommandState.READY, CommandState.DELETED): Needs.NOTHING,
+    **{(CommandState.READY, parked): Needs.NOTHING for parked in _PARKED},
+    (CommandState.DELETED, CommandState.NOTIFIED): Needs.NOTHING,
+    **{(parked, CommandState.READY): Needs.DECISION for parked in _PARKED},  # replay, or adopted by a later run
+    **{(parked, CommandState.DELETED): Needs.INCIDENT for parked in _PARKED},  # found gone by our own late request
+}
+
+
+def page() -> str:
+    """Both diagrams with the meaning of each state, in Markdown."""
+    run = [f"[*] --> {RunState.SCANNING}"]
     for state in RunState:
-        lines += [f"    {state} --> {target}" for target in RunState if target in RUN_MOVES[state]]
-        if not RUN_MOVES[state]:
-            lines.append(f"    {state} --> [*]")
-    return "\n".join(lines) + "\n"
+        run += [f"{state} --> {target}" for target in RunState if target in RUN_MOVES[state]]
+    run += [f"{state} --> [*]" for state in RunState if state in RUN_ENDED]
+    command = [f"[*] --> {CommandState.READY}"]
+    for (source, target), needs in COMMAND_MOVES.items():
+        command.append(f"{source} --> {target}" + ("" if needs is Needs.NOTHING else f" : {needs}"))
+    command.append(f"{CommandState.NOTIFIED} --> [*]")
+    return chapter("Run", run, RUN_MEANING) + "\n" + chapter("Command", command, COMMAND_MEANING)
+
+
+def chapter(title: str, moves: list[str], meaning: Mapping[Any, str]) -> str:
+    diagram = "".join(f"    {move}\n" for move in moves)
+    rows = "".join(f"| `{state}` | {words} |\n" for state, words in meaning.items())
+    return f"## {title}\n\n```mermaid\nstateDiagram-v2\n{diagram}```\n\n| state | meaning |\n|---|---|\n{rows}"

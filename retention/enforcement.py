@@ -1,10 +1,11 @@
 """Where runs may destroy. Absent means dry run: one prefix of one bucket comes first."""
 
 from django.db import transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from cleanup_project.base import audit
 from cleanup_project.base.models import User
+from retention import control
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import Bucket, Enforcement, Tenant
 
@@ -41,8 +42,9 @@ def switch_off(*, row: Enforcement, by: User, reason: str) -> None:
     if not by.has_perm("base.publish_policy"):
         raise NotPermitted(f"{by} may not change enforcement: no role of theirs has the right publish_policy.")
     with transaction.atomic():
-        if not Enforcement.objects.filter(pk=row.pk, switched_off_at=None).update(switched_off_at=timezone.now()):
+        if not Enforcement.objects.filter(pk=row.pk, switched_off_at=None).update(switched_off_at=Now()):
             raise RetentionError(f"Enforcement of {row} is off already.")
+        control.bump(row.tenant_id)
         audit.record(action="enforcement.off", subject=row, by=by, reason=reason)
 
 

@@ -6,6 +6,7 @@ from django.db import connection, transaction
 
 from cleanup_project.base import audit
 from cleanup_project.base.models import User
+from retention import control
 from retention.eligibility import HoldFacts
 from retention.exceptions import NotPermitted
 from retention.models import Bucket, HoldPrefix, LegalHold, Tenant
@@ -67,6 +68,7 @@ def place(
         HoldPrefix.objects.bulk_create(
             HoldPrefix(hold=hold, bucket=bucket, prefix=prefix) for bucket in buckets for prefix in minimal(prefixes)
         )
+        control.bump(tenant.pk)
         audit.record(action="hold.placed", subject=hold, by=by, reason=reason, after={"matter": matter})
     return hold
 

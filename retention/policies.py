@@ -4,10 +4,11 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
-from django.utils import timezone
+from django.db.models.functions import Now
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, clock
 from cleanup_project.base.models import User
+from retention import control
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import PolicyRevision, RetentionPolicy, Tenant
 
@@ -50,10 +51,11 @@ def publish(*, revision: PolicyRevision, by: User, reason: str) -> PolicyRevisio
             raise NotPermitted(f"{revision} was drafted by {by}: a second person must publish it.")
         if revision.published_at is not None:
             raise RetentionError(f"{revision} is published already.")
-        revision.published_at = timezone.now()
+        revision.published_at = clock.now()
         revision.published_by = by
         revision.full_clean()
         revision.save(update_fields=["published_at", "published_by"])
+        control.bump(revision.tenant_id)
         audit.record(action="policy.published", subject=revision, by=by, reason=reason)
     return revision
 
@@ -65,10 +67,11 @@ def suspend(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolic
         raise RetentionError("State a reason for the suspension.")
     with transaction.atomic():
         changed = RetentionPolicy.objects.filter(pk=policy.pk, suspended_at=None).update(
-            suspended_at=timezone.now(), suspended_reason=reason
+            suspended_at=Now(), suspended_reason=reason
         )
         if not changed:
             raise RetentionError(f"{policy} is suspended already.")
+        control.bump(policy.tenant_id)
         audit.record(action="policy.suspended", subject=policy, by=by, reason=reason)
     policy.refresh_from_db()
     return policy

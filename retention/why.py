@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-
+from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
 from retention import governing, holds
 from retention.eligibility import WORDS, Reason, Surroundings, Verdict, VersionFacts, belongs, judge
@@ -51,7 +50,7 @@ def surroundings_of(row: ObjectVersion) -> Surroundings:
 
 def why(row: ObjectVersion, as_of: datetime | None = None) -> Verdict:
     """Judge one catalogued version now, or as of another time with today's catalogue, policies and holds."""
-    as_of = as_of or timezone.now()
+    as_of = as_of or clock.now()
     rules = governing.of_tenant(row.tenant, as_of) if row.tenant else []
     holding = holds.in_force(row.tenant_id) if row.tenant_id else []
     return judge(facts_of(row), surroundings_of(row), rules, holding, as_of)

@@ -6,6 +6,7 @@ from retention.models.catalogue import (
     Role,
     Tenant,
 )
+from retention.models.control import Control
 from retention.models.hold import HoldPrefix, LegalHold
 from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
 from retention.models.scope import ANY_CLASS, Scoped
@@ -14,6 +15,7 @@ __all__ = [
     "ANY_CLASS",
     "Bucket",
     "CatalogueSync",
+    "Control",
     "Enforcement",
     "HoldPrefix",
     "KeyRule",

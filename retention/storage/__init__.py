@@ -5,6 +5,7 @@ from functools import cache
 from retention.storage.failures import Failure, FailureClass, Scope, StorageError
 from retention.storage.port import (
     MAX_BATCH,
+    STOPPED_CODE,
     AddressingStyle,
     BucketRef,
     BucketState,
@@ -24,6 +25,7 @@ from retention.storage.s3 import S3Store
 
 __all__ = [
     "MAX_BATCH",
+    "STOPPED_CODE",
     "AddressingStyle",
     "BucketRef",
     "BucketState",

@@ -9,7 +9,7 @@ Sources: AWS, DeleteObjects, DeleteObject; XML 1.0, production 2 (Char).
 import re
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,7 @@ from retention.storage.answers import Verdict, account, unaccounted
 from retention.storage.client import DEADLINE_CODE, Ask, Reply
 from retention.storage.failures import Failure, FailureClass, Scope
 from retention.storage.inspecting import in_parallel, lock_state
-from retention.storage.port import DeleteOutcome, LockState, VersionRef
+from retention.storage.port import STOPPED_CODE, DeleteOutcome, LockState, VersionRef
 
 MAX_THROTTLES: Final = 5
 _PAUSE: Final = 0.1  # seconds after the first throttled answer; doubles
@@ -34,8 +34,8 @@ _NOT_FOR_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 class Deletion:
     """One call of `delete_versions`."""
 
-    def __init__(self, ask: Ask, refs: Sequence[VersionRef], until: float) -> None:
-        self._ask, self._until = ask, until
+    def __init__(self, ask: Ask, refs: Sequence[VersionRef], until: float, proceed: Callable[[], bool]) -> None:
+        self._ask, self._until, self._proceed = ask, until, proceed
         self._outcomes: dict[VersionRef, DeleteOutcome] = {}
         self._batches: deque[Sequence[VersionRef]] = deque()
         self._singles: deque[VersionRef] = deque()
@@ -47,6 +47,8 @@ class Deletion:
         while self._batches or self._singles:
             if self._halted is None and time.monotonic() >= self._until:
                 self._halted = Failure.of(FailureClass.TRANSIENT, DEADLINE_CODE, "not sent in time")
+            if self._halted is None and not self._proceed():
+                self._halted = Failure.of(FailureClass.TRANSIENT, STOPPED_CODE, "not sent: no longer allowed")
             if self._halted is not None:
                 self._leave_the_rest(self._halted)
             elif self._batches:

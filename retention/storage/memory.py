@@ -8,6 +8,7 @@ from itertools import count, islice
 
 from retention.storage.failures import Failure, FailureClass, StorageError
 from retention.storage.port import (
+    STOPPED_CODE,
     BucketRef,
     BucketState,
     DeleteOutcome,
@@ -165,8 +166,16 @@ class MemoryStore:
         return seen
 
     def delete_versions(
-        self, bucket: BucketRef, refs: Collection[VersionRef], *, deadline_seconds: float
+        self,
+        bucket: BucketRef,
+        refs: Collection[VersionRef],
+        *,
+        deadline_seconds: float,
+        proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
+        if not proceed():
+            stopped = Failure.of(FailureClass.TRANSIENT, STOPPED_CODE, "not sent: no longer allowed")
+            return {ref: DeleteOutcome.failed(stopped, sent=False) for ref in check_refs(refs)}
         fault = self._begin("delete_versions", bucket, check_refs(refs))
         outcomes: dict[VersionRef, DeleteOutcome] = {}
         for ref in refs:

@@ -4,7 +4,7 @@ Objects are named by key and exact version id. An answer of the store is never p
 said, `inspect` what was seen. Times are aware UTC datetimes, sizes bytes, ETags without their quotes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, Self
 
 from retention.storage.failures import Failure
 
+STOPPED_CODE: Final = "Stopped"  # the caller said not to proceed
 MAX_BATCH: Final = 1000  # keys in one DeleteObjects request [AWS, DeleteObjects]
 AddressingStyle = Literal["path", "virtual", "auto"]
 LockMode = Literal["GOVERNANCE", "COMPLIANCE"]
@@ -162,9 +163,17 @@ class ObjectStore(Protocol):
         """
 
     def delete_versions(
-        self, bucket: BucketRef, refs: Collection[VersionRef], *, deadline_seconds: float
+        self,
+        bucket: BucketRef,
+        refs: Collection[VersionRef],
+        *,
+        deadline_seconds: float,
+        proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
         """Ask for the removal of up to 1,000 exact versions: each ref is accounted for exactly once.
+
+        `proceed` is asked before each request of the several that a call may need; once it says no, nothing more is
+        sent, and what was not sent is reported so (`STOPPED_CODE`).
 
         Returns by the deadline (name resolution, which has no time limit, apart); what is then open is reported as
         ambiguous, and nothing is sent afterwards. Never raises for trouble of the store; raises `InvalidRefs`.

@@ -4,7 +4,7 @@ What differs between stores is measured, not configured: see the modules that th
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -76,10 +76,15 @@ class S3Store:
         return inspect(self._clients.asker(bucket), check_refs(refs), until)
 
     def delete_versions(
-        self, bucket: BucketRef, refs: Collection[VersionRef], *, deadline_seconds: float
+        self,
+        bucket: BucketRef,
+        refs: Collection[VersionRef],
+        *,
+        deadline_seconds: float,
+        proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
         until = time.monotonic() + deadline_seconds
-        return Deletion(self._clients.asker(bucket), check_refs(refs), until).run()
+        return Deletion(self._clients.asker(bucket), check_refs(refs), until, proceed).run()
 
     def lock_state(self, bucket: BucketRef, ref: VersionRef) -> LockState:
         check_refs([ref])

@@ -20,7 +20,7 @@ def test_every_state_has_a_meaning_and_its_moves() -> None:
 
 
 def test_the_diagram_in_the_docs_is_the_table() -> None:
-    assert states.mermaid() in Path("docs/states.md").read_text(encoding="utf-8")
+    assert states.page() in Path("docs/states.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.django_db

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
 from retention import why
 from retention.models import Bucket, ObjectVersion
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="Print a JSON list.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        as_of = options["as_of"] or timezone.now()
+        as_of = options["as_of"] or clock.now()
         rows = list(find(options["object"], options["bucket"], options["version_id"]))
         if not rows:
             raise CommandError(

@@ -1,4 +1,4 @@
-"""Runs and their frozen manifests."""
+"""Runs: one evaluation of a policy, its authorisation, its progress and its end."""
 
 from django.conf import settings
 from django.db import models
@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from ledger.states import RUN_OPEN, RunState
-from retention.models import PolicyRevision, RetentionPolicy, Tenant
+from retention.models import RetentionPolicy, Tenant
 
 
 class CleanupRunQuerySet(models.QuerySet["CleanupRun"]):
@@ -48,6 +48,19 @@ class CleanupRun(models.Model):
     item_count = models.PositiveBigIntegerField("items", null=True, blank=True)
     target_count = models.PositiveBigIntegerField("targets", null=True, blank=True)
     bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    authorised_at = models.DateTimeField(null=True, blank=True)
+    authorised_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Who approved the manifest root; empty: a standing authorisation.",
+    )
+    authorisation = models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")
+    cooling_until = models.DateTimeField(null=True, blank=True)
+    published_parts = models.PositiveIntegerField(default=0, db_default=0)
+    counts = models.JSONField(null=True, blank=True, help_text="Items by outcome when it closed.")
     ended_at = models.DateTimeField(null=True, blank=True)
     end_reason = models.TextField(blank=True)
 
@@ -88,67 +101,3 @@ class CleanupRun(models.Model):
 
     def __str__(self) -> str:
         return self.key
-
-
-class ManifestPart(models.Model):
-    """At most 1,000 items, frozen in one transaction under the key `<run>:part-0042`. Append-only."""
-
-    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, related_name="parts")
-    number = models.PositiveIntegerField()
-    key = models.CharField(max_length=132, unique=True)
-    cursor = models.JSONField(help_text="Where the next part begins.")
-    digest = models.CharField(max_length=64, help_text="SHA-256 over the digests of the items, hex.")
-    item_count = models.PositiveIntegerField("items")
-    target_count = models.PositiveIntegerField("targets")
-    bytes = models.PositiveBigIntegerField()
-    read = models.PositiveIntegerField(help_text="Object versions that the page looked at.")
-    held = models.PositiveIntegerField(help_text="Eligible, and left out because a legal hold covers them.")
-    not_enforced = models.PositiveIntegerField(help_text="Eligible, and left out because enforcement is off there.")
-    frozen_at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        verbose_name = "manifest part"
-        ordering = ["run", "number"]
-        constraints = [
-            models.UniqueConstraint(fields=["run", "number"], name="part_number"),
-            models.CheckConstraint(condition=Q(item_count__lte=1000, read__lte=1000), name="part_size"),
-        ]
-
-    def __str__(self) -> str:
-        return self.key
-
-
-class ManifestItem(models.Model):
-    """One frozen line: a command key, its exact targets, and why they are eligible. Append-only.
-
-    `line` is the canonical JSON (RFC 8785) of the item and `digest` the SHA-256 of its UTF-8 bytes; the other columns
-    repeat what lists are sorted and searched by. Bulk rows: a foreign key that the database checks would take a tenth of
-    the time of a freeze, and items come and stay with their part.
-    """
-
-    part = models.ForeignKey(
-        ManifestPart, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="items"
-    )
-    run = models.ForeignKey(
-        CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="items"
-    )
-    ordinal = models.PositiveBigIntegerField(help_text="Counted through the whole run, from 1.")
-    command_key = models.CharField(max_length=700, db_collation="C")
-    revision = models.ForeignKey(
-        PolicyRevision, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
-    )
-    object_version_id = models.BigIntegerField(help_text="The original, in the catalogue.")
-    eligible_since = models.DateTimeField()
-    target_count = models.PositiveIntegerField("targets")
-    bytes = models.PositiveBigIntegerField()
-    line = models.TextField(db_collation="C")
-    digest = models.BinaryField(max_length=32)
-
-    class Meta:
-        verbose_name = "manifest item"
-        ordering = ["run", "ordinal"]
-        constraints = [models.UniqueConstraint(fields=["run", "ordinal"], name="item_ordinal")]
-        indexes = [models.Index(fields=["command_key"], name="item_by_command_key")]
-
-    def __str__(self) -> str:
-        return self.command_key

@@ -1,0 +1,479 @@
+import django.db.models.deletion
+import django.db.models.functions.datetime
+import ledger.states
+from django.conf import settings
+from django.db import migrations, models
+
+from cleanup_project.base import sqlfiles
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        ('retention', '0001_catalogue_policies_and_holds'),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='CleanupCommand',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.CharField(db_collation='C', max_length=700, unique=True)),
+                ('asset', models.TextField(db_collation='C')),
+                ('item_id', models.BigIntegerField(help_text='The manifest item of that run.')),
+                ('target_count', models.PositiveIntegerField(verbose_name='targets')),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('eligible_since', models.DateTimeField()),
+                ('published_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('state', models.CharField(choices=[('ready', 'ready'), ('deleted', 'deleted'), ('notified', 'notified'), ('held', 'held'), ('dead', 'dead'), ('withdrawn', 'withdrawn')], default=ledger.states.CommandState['READY'], max_length=9)),
+                ('cycle', models.PositiveSmallIntegerField(db_default=0, default=0)),
+                ('outcome', models.CharField(blank=True, choices=[('deleted', 'Deleted'), ('by_absence', 'confirmed by absence'), ('already_absent', 'already absent')], db_default='', default='', max_length=14)),
+                ('priority', models.PositiveSmallIntegerField(help_text='0 first, 2 last.')),
+                ('due_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('inspect_due', models.DateTimeField(blank=True, null=True)),
+                ('lease_token', models.BigIntegerField(db_default=0, default=0)),
+                ('lease_until', models.DateTimeField(blank=True, null=True)),
+                ('claims', models.PositiveIntegerField(db_default=0, default=0)),
+                ('lease_losses', models.PositiveSmallIntegerField(db_default=0, default=0)),
+                ('attempts', models.PositiveSmallIntegerField(db_default=0, default=0, help_text='Charged ones of this cycle.')),
+                ('failure_class', models.CharField(blank=True, db_default='', default='', max_length=20)),
+                ('held_by', models.CharField(blank=True, choices=[('us', 'a hold of ours'), ('store', 'a lock of the store')], db_default='', default='', max_length=5)),
+                ('held_until', models.DateTimeField(blank=True, help_text='Retention of the store; empty: no known end.', null=True)),
+                ('reason', models.TextField(blank=True, db_default='', default='', help_text='Why it was withdrawn.')),
+                ('event_id', models.CharField(blank=True, db_default='', default='', max_length=44)),
+                ('changed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('bucket', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('hold', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.legalhold')),
+                ('policy', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.retentionpolicy')),
+                ('revision', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.policyrevision')),
+                ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='commands', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'command',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Pace',
+            fields=[
+                ('bucket', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='pace', serialize=False, to='retention.bucket')),
+                ('free_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('gap', models.FloatField(help_text='Seconds for each key; grows when the store asks to slow down.')),
+                ('last_cut', models.DateTimeField(blank=True, null=True)),
+                ('last_raise', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
+        ),
+        migrations.CreateModel(
+            name='TenantSalt',
+            fields=[
+                ('tenant', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='+', serialize=False, to='retention.tenant')),
+                ('sealed', models.BinaryField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name='CommandSummary',
+            fields=[
+                ('command', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='summary', serialize=False, to='ledger.cleanupcommand')),
+                ('summary', models.JSONField()),
+                ('compacted_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
+        ),
+        migrations.CreateModel(
+            name='CleanupRun',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.CharField(max_length=120, unique=True)),
+                ('mode', models.CharField(choices=[('dry_run', 'dry run'), ('enforce', 'enforce')], max_length=7)),
+                ('state', models.CharField(choices=[('scanning', 'scanning'), ('needs_approval', 'needs approval'), ('cooling_off', 'cooling off'), ('authorised', 'authorised'), ('draining', 'draining'), ('paused', 'paused'), ('tripped', 'tripped'), ('closed', 'closed'), ('cancelled', 'cancelled')], default=ledger.states.RunState['SCANNING'], max_length=14)),
+                ('as_of', models.DateTimeField(help_text='The instant at which eligibility is judged.')),
+                ('scheduled_for', models.DateTimeField(blank=True, help_text='The slot of the schedule; empty: by hand.', null=True)),
+                ('idempotency_key', models.CharField(blank=True, max_length=200, null=True, unique=True)),
+                ('streams', models.JSONField(help_text='What is scanned, in order.')),
+                ('opened_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('sealed_at', models.DateTimeField(blank=True, null=True)),
+                ('manifest_root', models.CharField(blank=True, help_text='SHA-256 over the digests of the parts, hex.', max_length=64)),
+                ('item_count', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='items')),
+                ('target_count', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='targets')),
+                ('bytes', models.PositiveBigIntegerField(blank=True, null=True)),
+                ('authorised_at', models.DateTimeField(blank=True, null=True)),
+                ('authorisation', models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")),
+                ('cooling_until', models.DateTimeField(blank=True, null=True)),
+                ('published_parts', models.PositiveIntegerField(db_default=0, default=0)),
+                ('counts', models.JSONField(blank=True, help_text='Items by outcome when it closed.', null=True)),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('end_reason', models.TextField(blank=True)),
+                ('authorised_by', models.ForeignKey(blank=True, help_text='Who approved the manifest root; empty: a standing authorisation.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('opened_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='retention.retentionpolicy')),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'run',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.AddField(
+            model_name='cleanupcommand',
+            name='run',
+            field=models.ForeignKey(db_constraint=False, db_index=False, help_text='The run that authorised it last.', on_delete=django.db.models.deletion.PROTECT, related_name='commands', to='ledger.cleanuprun'),
+        ),
+        migrations.CreateModel(
+            name='CommandTarget',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ordinal', models.PositiveIntegerField()),
+                ('object_version_id', models.BigIntegerField()),
+                ('key', models.TextField(db_collation='C')),
+                ('version_id', models.TextField(db_collation='C')),
+                ('incarnation', models.CharField(blank=True, db_collation='C', max_length=32)),
+                ('etag', models.TextField(blank=True)),
+                ('size', models.BigIntegerField()),
+                ('stored_at', models.DateTimeField()),
+                ('role', models.CharField(choices=[('original', 'Original'), ('derivative', 'Derivative'), ('delete_marker', 'delete marker')], max_length=13)),
+                ('active', models.BooleanField(db_default=True, default=True)),
+                ('gone_at', models.DateTimeField(blank=True, help_text='When its absence was seen.', null=True)),
+                ('evidence', models.JSONField(blank=True, help_text='Of a target that went before the others did.', null=True)),
+                ('bucket', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='targets', to='ledger.cleanupcommand')),
+            ],
+            options={
+                'verbose_name': 'target',
+                'ordering': ['command', 'ordinal'],
+            },
+        ),
+        migrations.CreateModel(
+            name='DeadLetter',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('cycle', models.PositiveSmallIntegerField()),
+                ('failure_class', models.CharField(max_length=20)),
+                ('attempts', models.PositiveSmallIntegerField()),
+                ('first_error', models.TextField()),
+                ('last_error', models.TextField()),
+                ('next_action', models.TextField(help_text='What a person can do, in plain words.')),
+                ('entered_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('resolved_at', models.DateTimeField(blank=True, null=True)),
+                ('resolution', models.CharField(blank=True, choices=[('replayed', 'Replayed'), ('adopted', 'adopted by a later run'), ('closed', 'closed without retry'), ('deleted', 'found deleted')], db_default='', default='', max_length=8)),
+                ('reason', models.TextField(blank=True, db_default='', default='')),
+                ('bucket', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='dead_letters', to='ledger.cleanupcommand')),
+                ('resolved_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'quarantine entry',
+                'verbose_name_plural': 'quarantine',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Decision',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('cycle', models.PositiveSmallIntegerField()),
+                ('kind', models.CharField(choices=[('replay', 'Replay'), ('adopted', 'adopted by a later run')], max_length=7)),
+                ('reason', models.TextField()),
+                ('repair', models.TextField(blank=True, help_text='What was repaired before: credentials, policy, locator.')),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='decisions', to='ledger.cleanupcommand')),
+                ('run', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.cleanuprun')),
+            ],
+            options={
+                'ordering': ['command', 'cycle'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Incident',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('cycle', models.PositiveSmallIntegerField()),
+                ('from_state', models.CharField(max_length=9)),
+                ('detail', models.TextField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='incidents', to='ledger.cleanupcommand')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ManifestPart',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveIntegerField()),
+                ('key', models.CharField(max_length=132, unique=True)),
+                ('cursor', models.JSONField(help_text='Where the next part begins.')),
+                ('digest', models.CharField(help_text='SHA-256 over the digests of the items, hex.', max_length=64)),
+                ('item_count', models.PositiveIntegerField(verbose_name='items')),
+                ('target_count', models.PositiveIntegerField(verbose_name='targets')),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('read', models.PositiveIntegerField(help_text='Object versions that the page looked at.')),
+                ('held', models.PositiveIntegerField(help_text='Eligible, and left out because a legal hold covers them.')),
+                ('not_enforced', models.PositiveIntegerField(help_text='Eligible, and left out because enforcement is off there.')),
+                ('frozen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='parts', to='ledger.cleanuprun')),
+            ],
+            options={
+                'verbose_name': 'manifest part',
+                'ordering': ['run', 'number'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ManifestItem',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ordinal', models.PositiveBigIntegerField(help_text='Counted through the whole run, from 1.')),
+                ('command_key', models.CharField(db_collation='C', max_length=700)),
+                ('object_version_id', models.BigIntegerField(help_text='The original, in the catalogue.')),
+                ('eligible_since', models.DateTimeField()),
+                ('target_count', models.PositiveIntegerField(verbose_name='targets')),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('line', models.TextField(db_collation='C')),
+                ('digest', models.BinaryField(max_length=32)),
+                ('revision', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.policyrevision')),
+                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='ledger.cleanuprun')),
+                ('part', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='ledger.manifestpart')),
+            ],
+            options={
+                'verbose_name': 'manifest item',
+                'ordering': ['run', 'ordinal'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Receipt',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('command_id', models.BigIntegerField(unique=True)),
+                ('command_key', models.CharField(db_collation='C', max_length=700, unique=True)),
+                ('outcome', models.CharField(choices=[('deleted', 'Deleted'), ('by_absence', 'confirmed by absence'), ('already_absent', 'already absent')], max_length=14)),
+                ('event_id', models.CharField(max_length=44)),
+                ('target_count', models.PositiveIntegerField(verbose_name='targets')),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('body', models.BinaryField()),
+                ('digest', models.BinaryField(help_text='SHA-256 of the body.', max_length=32)),
+                ('issued_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='receipts', to='ledger.cleanuprun')),
+                ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ReceiptLocator',
+            fields=[
+                ('pk', models.CompositePrimaryKey('receipt_id', 'ordinal', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('ordinal', models.PositiveIntegerField()),
+                ('bucket', models.CharField(max_length=255)),
+                ('key', models.TextField(db_collation='C')),
+                ('version_id', models.TextField(db_collation='C')),
+                ('receipt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='locators', to='ledger.receipt')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Request',
+            fields=[
+                ('pk', models.CompositePrimaryKey('command_id', 'token', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('token', models.BigIntegerField()),
+                ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('sent_before', models.DateTimeField(help_text='Nothing is sent under this token from then on.')),
+                ('worker', models.CharField(max_length=100)),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='requests', to='ledger.cleanupcommand')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='RunTally',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('outcome', models.CharField(max_length=14)),
+                ('commands', models.PositiveIntegerField()),
+                ('targets', models.PositiveIntegerField()),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('run', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='tallies', to='ledger.cleanuprun')),
+            ],
+            options={
+                'verbose_name_plural': 'run tallies',
+            },
+        ),
+        migrations.CreateModel(
+            name='SkippedItem',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('item_id', models.BigIntegerField()),
+                ('command_key', models.CharField(db_collation='C', max_length=700)),
+                ('reason', models.TextField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='skipped', to='ledger.cleanuprun')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Turn',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('last_turn', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('turns', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('bucket', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Attempt',
+            fields=[
+                ('pk', models.CompositePrimaryKey('command_id', 'token', 'late', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('token', models.BigIntegerField()),
+                ('late', models.BooleanField(db_default=False, default=False)),
+                ('cycle', models.PositiveSmallIntegerField()),
+                ('outcome', models.CharField(choices=[('deleted', 'Deleted'), ('by_absence', 'confirmed by absence'), ('already_absent', 'already absent'), ('present', 'inspected: present'), ('failed', 'Failed'), ('ambiguous', 'may have been executed'), ('held', 'Held'), ('withdrawn', 'Withdrawn'), ('not_sent', 'not sent'), ('lease_lost', 'lease lost')], max_length=14)),
+                ('charged', models.BooleanField()),
+                ('failure_class', models.CharField(blank=True, max_length=20)),
+                ('detail', models.TextField(blank=True, help_text='Code, message and request id of the store.')),
+                ('claimed_at', models.DateTimeField()),
+                ('settled_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('worker', models.CharField(max_length=100)),
+                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='tries', to='ledger.cleanupcommand')),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('outcome__in', ['failed', 'ambiguous']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='attempt_classified')],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.UniqueConstraint(condition=models.Q(('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), fields=('policy', 'mode'), name='run_no_overlap'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.UniqueConstraint(fields=('policy', 'scheduled_for'), name='run_slot'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('bytes', None), ('item_count', None), ('manifest_root', ''), ('sealed_at', None), ('target_count', None)), models.Q(('bytes__isnull', False), ('item_count__isnull', False), ('sealed_at__isnull', False), ('target_count__isnull', False), models.Q(('manifest_root', ''), _negated=True)), _connector='OR'), name='run_sealed_whole'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['CANCELLED']]), ('sealed_at__isnull', False), _connector='OR'), name='run_sealed_before_authorised'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), models.Q(('ended_at__isnull', False), ('state__in', [ledger.states.RunState['CLOSED'], ledger.states.RunState['CANCELLED']])), _connector='OR'), name='run_ended'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['bucket', 'tenant', 'priority', 'due_at', 'id'], name='command_due'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(fields=['run', 'state'], name='command_by_run'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['DELETED'])), fields=['id'], name='command_unnotified'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('inspect_due__isnull', False), models.Q(('state', ledger.states.CommandState['READY']), _negated=True)), fields=['inspect_due'], name='command_late_evidence'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), models.Q(('outcome', ''), _negated=True), models.Q(('event_id', ''), _negated=True)), models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), _negated=True), ('outcome', '')), _connector='OR'), name='command_outcome'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['HELD']), models.Q(('held_by', ''), _negated=True)), models.Q(models.Q(('state', ledger.states.CommandState['HELD']), _negated=True), ('held_by', '')), _connector='OR'), name='command_held_by'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['DEAD']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='command_dead_with_class'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['WITHDRAWN']), _negated=True), models.Q(('reason', ''), _negated=True), _connector='OR'), name='command_withdrawn_with_reason'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(('lease_until', None), ('state', ledger.states.CommandState['READY']), _connector='OR'), name='command_leased_while_ready'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanupcommand',
+            constraint=models.CheckConstraint(condition=models.Q(('priority__lte', 2)), name='command_priority'),
+        ),
+        migrations.AddConstraint(
+            model_name='commandtarget',
+            constraint=models.UniqueConstraint(fields=('command', 'ordinal'), name='target_ordinal'),
+        ),
+        migrations.AddConstraint(
+            model_name='commandtarget',
+            constraint=models.UniqueConstraint(condition=models.Q(('active', True)), fields=('object_version_id',), name='target_one_open_command'),
+        ),
+        migrations.AddIndex(
+            model_name='deadletter',
+            index=models.Index(condition=models.Q(('resolved_at', None)), fields=['tenant', 'failure_class', 'entered_at'], name='quarantine_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='deadletter',
+            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='dead_letter_cycle'),
+        ),
+        migrations.AddConstraint(
+            model_name='deadletter',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resolution', ''), ('resolved_at', None)), models.Q(('resolved_at__isnull', False), models.Q(('resolution', ''), _negated=True)), _connector='OR'), name='dead_letter_resolved'),
+        ),
+        migrations.AddConstraint(
+            model_name='deadletter',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resolution__in', ['replayed', 'closed']), _negated=True), models.Q(('resolved_by__isnull', False), models.Q(('reason', ''), _negated=True)), _connector='OR'), name='dead_letter_decided_by_somebody'),
+        ),
+        migrations.AddConstraint(
+            model_name='decision',
+            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='decision_cycle'),
+        ),
+        migrations.AddConstraint(
+            model_name='decision',
+            constraint=models.CheckConstraint(condition=models.Q(('cycle__gte', 1), models.Q(('reason', ''), _negated=True)), name='decision_explained'),
+        ),
+        migrations.AddConstraint(
+            model_name='decision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('by__isnull', False), ('kind', 'replay')), models.Q(('kind', 'adopted'), ('run__isnull', False)), _connector='OR'), name='decision_by_somebody'),
+        ),
+        migrations.AddConstraint(
+            model_name='incident',
+            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='incident_cycle'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestpart',
+            constraint=models.UniqueConstraint(fields=('run', 'number'), name='part_number'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestpart',
+            constraint=models.CheckConstraint(condition=models.Q(('item_count__lte', 1000), ('read__lte', 1000)), name='part_size'),
+        ),
+        migrations.AddIndex(
+            model_name='manifestitem',
+            index=models.Index(fields=['command_key'], name='item_by_command_key'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestitem',
+            constraint=models.UniqueConstraint(fields=('run', 'ordinal'), name='item_ordinal'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(fields=['run', 'id'], name='receipt_by_run'),
+        ),
+        migrations.AddIndex(
+            model_name='skippeditem',
+            index=models.Index(fields=['command_key'], name='skipped_by_key'),
+        ),
+        migrations.AddConstraint(
+            model_name='skippeditem',
+            constraint=models.UniqueConstraint(fields=('run', 'item_id'), name='skipped_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='turn',
+            constraint=models.UniqueConstraint(fields=('bucket', 'tenant'), name='turn_unique'),
+        ),
+        sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
+        sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
+        sqlfiles.append_only(
+            "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
+            "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",
+        ),
+    ]

@@ -1,0 +1,34 @@
+from ledger.models.attempt import Attempt, CommandSummary, Request
+from ledger.models.command import (
+    CleanupCommand,
+    CommandTarget,
+    DeadLetter,
+    Decision,
+    Incident,
+    SkippedItem,
+)
+from ledger.models.manifest import ManifestItem, ManifestPart
+from ledger.models.pace import Pace, RunTally, Turn
+from ledger.models.receipt import Receipt, ReceiptLocator, TenantSalt
+from ledger.models.run import CleanupRun
+
+__all__ = [
+    "Attempt",
+    "CleanupCommand",
+    "CleanupRun",
+    "CommandSummary",
+    "CommandTarget",
+    "DeadLetter",
+    "Decision",
+    "Incident",
+    "ManifestItem",
+    "ManifestPart",
+    "Pace",
+    "Receipt",
+    "ReceiptLocator",
+    "Request",
+    "RunTally",
+    "SkippedItem",
+    "TenantSalt",
+    "Turn",
+]

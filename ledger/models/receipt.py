@@ -1,0 +1,60 @@
+"""Receipts: the evidence that outlives commands. Append-only."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from ledger.models.command import CleanupCommand
+from ledger.models.run import CleanupRun
+from retention.models import Tenant
+
+
+class Receipt(models.Model):
+    """Canonical JSON (RFC 8785) that says what is gone, why, on whose authority, and how that was seen.
+
+    It names objects by keyed commitments, never by key; docs/receipts.md explains each member.
+    """
+
+    command_id = models.BigIntegerField(unique=True)
+    command_key = models.CharField(max_length=700, db_collation="C", unique=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    run = models.ForeignKey(
+        CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="receipts"
+    )
+    outcome = models.CharField(max_length=14, choices=CleanupCommand.Outcome)
+    event_id = models.CharField(max_length=44)
+    target_count = models.PositiveIntegerField("targets")
+    bytes = models.PositiveBigIntegerField()
+    body = models.BinaryField()
+    digest = models.BinaryField(max_length=32, help_text="SHA-256 of the body.")
+    issued_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["run", "id"], name="receipt_by_run")]
+
+    def __str__(self) -> str:
+        return self.command_key
+
+
+class ReceiptLocator(models.Model):
+    """The clear names behind a receipt's commitments; they have a shorter retention than the receipt."""
+
+    pk = models.CompositePrimaryKey("receipt_id", "ordinal")
+    receipt = models.ForeignKey(Receipt, on_delete=models.PROTECT, db_index=False, related_name="locators")
+    ordinal = models.PositiveIntegerField()
+    bucket = models.CharField(max_length=255)
+    key = models.TextField(db_collation="C")
+    version_id = models.TextField(db_collation="C")
+
+    def __str__(self) -> str:
+        return f"{self.bucket}/{self.key} {self.version_id}"
+
+
+class TenantSalt(models.Model):
+    """The secret of a tenant's commitments, sealed. Without it, nobody can tell which key a receipt speaks of."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, primary_key=True, related_name="+")
+    sealed = models.BinaryField()
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)
