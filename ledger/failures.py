@@ -16,6 +16,7 @@ class Trouble(StrEnum):
     ALREADY_ABSENT = "already_absent"  # gone before we ever sent a request
     SURVIVED = "survived"  # acknowledged by the store, and still there
     UNCONFIRMED = "unconfirmed"  # its absence could not be seen
+    BUCKET_DENIED = "bucket_denied"  # a whole request was denied
     OLDER_VERSION = "older_version"  # deleting it would bring an older version back to life
     WORKER_LOST = "worker_lost"  # workers end while they have it
 
@@ -68,8 +69,16 @@ RULES: Final[dict[str, Rule]] = {
         Then.QUARANTINE, "The store denies it. Grant s3:DeleteObjectVersion on the key, then replay."
     ),
     FailureClass.BUCKET_MISSING: Rule(
-        Then.QUARANTINE,
+        Then.RETRY,
         "The bucket does not exist at its endpoint, which proves nothing of the object. Correct the bucket, then replay.",
+        budget=3,
+        base=120.0,
+    ),
+    Trouble.BUCKET_DENIED: Rule(
+        Then.RETRY,
+        "The store denies everything in the bucket. Grant s3:DeleteObjectVersion and s3:DeleteObject, then replay.",
+        budget=3,
+        base=120.0,
     ),
     FailureClass.VERSION_MISMATCH: Rule(
         Then.QUARANTINE,

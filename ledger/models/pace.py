@@ -41,8 +41,6 @@ class RunTally(models.Model):
     run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, related_name="tallies")
     outcome = models.CharField(max_length=14)
     commands = models.PositiveIntegerField()
-    targets = models.PositiveIntegerField()
-    bytes = models.PositiveBigIntegerField()
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -1,0 +1,266 @@
+"""Claim due commands of one bucket under a lease: the only SKIP LOCKED of commands.
+
+One transaction of at most CLAIM_SECONDS: the tenant's hold lock, shared; the epoch; the claim; then, as a later statement,
+what stands in the way now. What may not go on is parked at once, under the same lock.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+from django.db import connection, transaction
+
+from cleanup_project.base import sqlfiles
+from ledger.failures import MAX_LEASE_LOSSES, Trouble
+from ledger.outcomes import Verdict, lock, write
+from retention import control, holds
+from retention.models import RetentionPolicy
+from retention.storage import VersionRef
+
+BATCH: Final = 1000
+CLAIM_SECONDS: Final = 3
+SEND_SECONDS: Final = 60  # from the claim: nothing is sent under its token later
+DELETE_SECONDS: Final = 60  # the longest that one delete call may take
+SPARE_SECONDS: Final = 120
+OLDEST_EVERY: Final = 10  # every so many turns the oldest due priority comes first, whatever it is
+WAIT_FOR_OLDER: Final = 2.0  # seconds
+
+
+@dataclass(slots=True)
+class Target:
+    """One version that is still to go, or (`gone_at`) went before."""
+
+    id: int
+    ordinal: int
+    object_version_id: int
+    bucket_id: int
+    ref: VersionRef
+    etag: str
+    size: int
+    role: str
+    stored_at: datetime
+    listed_at: datetime | None
+    gone_at: datetime | str | None
+    evidence: dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A command under our lease. With `inspect_due`, an earlier request may have been executed: look, and nothing else."""
+
+    id: int
+    key: str
+    token: int
+    cycle: int
+    attempts: int
+    lease_losses: int
+    inspect_due: datetime | None
+    taken_over: bool
+    run_id: int
+    item_id: int
+    policy_id: int
+    revision_id: int
+    asset: str
+    claims: int
+    targets: list[Target] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Claimed commands of one tenant and bucket. `send_until`: time.monotonic() after which nothing may be sent."""
+
+    tenant_id: int
+    bucket_id: int
+    epoch: int
+    claimed_at: datetime
+    send_until: float
+    worker: str
+    commands: list[Claimed]
+    claimed: int
+
+
+@cache
+def worker_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"[:100]
+
+
+def next_turn(bucket_id: int) -> tuple[int, list[int]] | None:
+    """The tenant whose turn it is in the bucket, and the priorities in the order in which to take them; None: nothing is due.
+
+    The most urgent priority that is due comes first, then who has waited longest.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "turn.sql"), {"bucket": bucket_id, "oldest_every": OLDEST_EVERY})
+        row = cursor.fetchone()
+    return (row[0], list(row[1])) if row else None
+
+
+def claim(bucket_id: int, tenant_id: int, priorities: Sequence[int], settle_seconds: int, n: int = BATCH) -> Batch:
+    """Claim up to `n` commands. What is in the way of some is written at once; the batch holds those that may go on."""
+    begun = time.monotonic()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('statement_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true),"
+            " now()",
+            [f"{CLAIM_SECONDS}s", f"{CLAIM_SECONDS}s"],
+        )
+        now: datetime = cursor.fetchone()[2]
+        holds.share_lock(tenant_id)
+        epoch, stopped = control.read(tenant_id)
+        batch = Batch(tenant_id, bucket_id, epoch, now, begun + SEND_SECONDS, worker_name(), [], 0)
+        if stopped:
+            return batch
+        lease = SEND_SECONDS + DELETE_SECONDS + settle_seconds + SPARE_SECONDS
+        commands = list(take(bucket_id, tenant_id, priorities, lease, n))
+        batch.claimed = len(commands)
+        if commands:
+            take_over(commands, batch.worker)
+            batch.commands, verdicts = sift(commands, check([each.id for each in commands], tenant_id))
+            write(batch, verdicts)
+    return batch
+
+
+def take(bucket_id: int, tenant_id: int, priorities: Sequence[int], lease: int, n: int) -> Iterator[Claimed]:
+    """Lease commands; only where nothing else is due, one of those that have lost their worker before, alone."""
+    refused = refusing(tenant_id)
+    parameters: dict[str, Any] = {
+        "bucket": bucket_id,
+        "tenant": tenant_id,
+        "order": list(priorities),
+        "lease": lease,
+        "paused": sorted(refused.runs),
+        "suspended": sorted(refused.policies),
+    }
+    with connection.cursor() as cursor:
+        for suspects, limit in ((False, n), (True, 1)):
+            cursor.execute(sqlfiles.read(__file__, "claim.sql"), parameters | {"suspects": suspects, "n": limit})
+            rows = cursor.fetchall()
+            if rows:
+                yield from (Claimed(*row) for row in rows)
+                return
+
+
+def take_over(commands: Sequence[Claimed], worker: str) -> None:
+    """Record the losses of leases that had run out, and which of them may have been executed."""
+    taken = {each.id: each for each in commands if each.taken_over}
+    if not taken:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "take_over.sql"), {"ids": list(taken), "worker": worker})
+        for pk, inspect_due in cursor.fetchall():
+            taken[pk].inspect_due = inspect_due
+
+
+def check(ids: Sequence[int], tenant_id: int) -> Mapping[int, list[tuple[Any, ...]]]:
+    """The rows of `sql/claim_check.sql`, by command. A later statement than the hold lock, so that it sees every hold."""
+    found: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "claim_check.sql"), {"ids": list(ids), "tenant": tenant_id})
+        for row in cursor.fetchall():
+            found[row[0]].append(row)
+    return found
+
+
+def sift(
+    commands: Sequence[Claimed], checked: Mapping[int, list[tuple[Any, ...]]]
+) -> tuple[list[Claimed], list[Verdict]]:
+    """The commands that may go on, and the verdicts on those that may not."""
+    going, verdicts = list[Claimed](), list[Verdict]()
+    for command in commands:
+        rows = checked[command.id]
+        command.targets = command.targets or [target_of(row) for row in rows]
+        verdict = None if command.inspect_due else obstacle(command, [row[-4:] for row in rows])
+        if verdict is None:
+            going.append(command)
+        else:
+            verdicts.append(verdict)
+    return going, verdicts
+
+
+def target_of(row: tuple[Any, ...]) -> Target:
+    _, pk, ordinal, version, bucket, key, version_id, *rest, gone_at, evidence, _hold, _on, _superseded, _waits = row
+    seen = json.loads(evidence) if isinstance(evidence, str) else evidence
+    return Target(pk, ordinal, version, bucket, VersionRef(key, version_id), *rest, gone_at, seen)
+
+
+def obstacle(command: Claimed, facts: Sequence[Sequence[Any]]) -> Verdict | None:
+    """What keeps a claimed command from being executed now. Facts of each target: hold, enforced, superseded, waits."""
+    held = [hold for hold, *_ in facts if hold is not None]
+    if held:
+        return Verdict.held(command, hold_id=min(held), detail="A legal hold covers it.")
+    if any(superseded for *_, superseded, _waits in facts):
+        return Verdict.withdrawn(command, "A newer revision of its policy governs it now.")
+    if not all(enforced for _hold, enforced, *_ in facts):
+        return Verdict.withdrawn(command, "Enforcement is off where one of its targets is.")
+    if command.lease_losses >= MAX_LEASE_LOSSES:
+        return Verdict.dead(command, Trouble.WORKER_LOST, f"{command.lease_losses} workers ended while they had it.")
+    if any(waits for *_, waits in facts):
+        return older_version(command)
+    return None
+
+
+def older_version(command: Claimed) -> Verdict:
+    """Wait while a command for an older version of the same key may still be executed; else a person must decide."""
+    keys = {(target.bucket_id, target.ref.key) for target in command.targets}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM unnest(%s::bigint[], %s::text[]) AS k(bucket_id, key) "
+            "JOIN retention_objectversion v ON v.bucket_id = k.bucket_id AND v.key = k.key AND v.gone_at IS NULL "
+            "JOIN ledger_commandtarget t ON t.object_version_id = v.id AND t.active "
+            "JOIN ledger_cleanupcommand c ON c.id = t.command_id AND c.state = 'ready' AND c.id <> %s)",
+            [[bucket for bucket, _ in keys], [key for _, key in keys], command.id],
+        )
+        waits = cursor.fetchone()[0]
+    if waits:
+        return Verdict.later(command, WAIT_FOR_OLDER)
+    return Verdict.dead(command, Trouble.OLDER_VERSION, "An older version of its key is present, and not on its way out.")
+
+
+def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
+    """After the epoch has moved: the commands that may still go on. The rest is parked or given back; nobody is charged."""
+    with transaction.atomic():
+        holds.share_lock(batch.tenant_id)
+        batch.epoch, stopped = control.read(batch.tenant_id)
+        refused = refusing(batch.tenant_id) if not stopped else None
+        _now, mine = lock(commands)
+        ours = [each for each in commands if each.id in mine]
+        going, verdicts = sift(ours, check([each.id for each in ours], batch.tenant_id))
+        kept = [each for each in going if refused is not None and (each.run_id, each.policy_id) not in refused]
+        verdicts = [
+            each if each.outcome else Verdict.not_sent(each.command, "Not now.", each.due_in or 0.0) for each in verdicts
+        ]
+        left = {each.id for each in kept}
+        verdicts += [Verdict.not_sent(each, "Stopped, paused or suspended.") for each in going if each.id not in left]
+        write(batch, verdicts)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Refusing:
+    """Runs that are paused, tripped or cancelled, and policies that are suspended: their commands wait."""
+
+    runs: frozenset[int]
+    policies: frozenset[int]
+
+    def __contains__(self, ids: tuple[int, int]) -> bool:
+        return ids[0] in self.runs or ids[1] in self.policies
+
+
+def refusing(tenant_id: int) -> Refusing:
+    """What of a tenant may not be executed now, although it is due."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM ledger_cleanuprun r WHERE tenant_id = %s AND (state IN ('paused', 'tripped') OR "
+            "state = 'cancelled' AND EXISTS (SELECT FROM ledger_cleanupcommand c WHERE c.run_id = r.id AND "
+            "c.state = 'ready'))",
+            [tenant_id],
+        )
+        runs = frozenset(row[0] for row in cursor.fetchall())
+    suspended = RetentionPolicy.objects.filter(tenant_id=tenant_id, suspended_at__isnull=False)
+    return Refusing(runs, frozenset(suspended.values_list("pk", flat=True)))

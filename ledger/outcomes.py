@@ -1,0 +1,244 @@
+"""Verdicts on claimed commands, and the one writer of all of them but success.
+
+`write` runs inside the caller's transaction, which holds the commands' rows under their tokens.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from django.db import connection
+
+from cleanup_project.base import sqlfiles
+from ledger import retry
+from ledger.failures import Then, rule_of
+from ledger.models import Attempt, CleanupCommand
+from ledger.states import CommandState
+
+if TYPE_CHECKING:
+    from ledger.claim import Batch, Claimed
+
+Outcome = Attempt.Outcome
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of one claimed command. Build it with the constructors.
+
+    `outcome` None: nothing worth a line happened, the lease is given back. `due_in`, `inspect_in`: seconds from now.
+    `sent`: a request of this token may have reached the store.
+    """
+
+    command: "Claimed"
+    outcome: Attempt.Outcome | None
+    state: CommandState = CommandState.READY
+    charged: bool = False
+    failure_class: str = ""
+    detail: str = ""
+    due_in: float | None = None
+    inspect_in: float | None = None
+    sent: bool = False
+    held_by: str = ""
+    held_until: datetime | None = None
+    hold_id: int | None = None
+    reason: str = ""
+
+    @classmethod
+    def gone(cls, command: "Claimed", outcome: Attempt.Outcome, *, sent: bool) -> Self:
+        """Every target is confirmed gone; the evidence stands on the targets."""
+        return cls(command, outcome, CommandState.DELETED, sent=sent)
+
+    @classmethod
+    def later(cls, command: "Claimed", seconds: float) -> Self:
+        """Not now, and no fault of anybody's. A look that is owed stays owed."""
+        return cls(command, None, due_in=seconds, inspect_in=seconds if command.inspect_due else None)
+
+    @classmethod
+    def not_sent(cls, command: "Claimed", detail: str, seconds: float = 0.0) -> Self:
+        """A request was committed, and then not sent."""
+        return cls(command, Outcome.NOT_SENT, detail=detail, due_in=seconds)
+
+    @classmethod
+    def held(cls, command: "Claimed", *, hold_id: int, detail: str) -> Self:
+        by = CleanupCommand.HeldBy.US
+        return cls(command, Outcome.HELD, CommandState.HELD, held_by=by, hold_id=hold_id, detail=detail)
+
+    @classmethod
+    def withdrawn(cls, command: "Claimed", reason: str) -> Self:
+        return cls(command, Outcome.WITHDRAWN, CommandState.WITHDRAWN, reason=reason, detail=reason)
+
+    @classmethod
+    def dead(cls, command: "Claimed", failure_class: str, detail: str, *, sent: bool = False) -> Self:
+        return cls(
+            command, Outcome.FAILED, CommandState.DEAD, charged=True, failure_class=failure_class, detail=detail, sent=sent
+        )
+
+    @classmethod
+    def present(cls, command: "Claimed") -> Self:
+        """Inspected after a request in doubt: still there, so it is tried again."""
+        rule = rule_of("transient")
+        return cls(command, Outcome.PRESENT, due_in=retry.delay(rule, command.attempts))
+
+    @classmethod
+    def ambiguous(cls, command: "Claimed", failure_class: str, detail: str, settle_seconds: float) -> Self:
+        """May have been executed: only an inspection after the settle time leads on."""
+        charged = rule_of(failure_class).charged
+        return cls(
+            command,
+            Outcome.AMBIGUOUS,
+            charged=charged,
+            failure_class=failure_class,
+            detail=detail,
+            due_in=settle_seconds,
+            inspect_in=settle_seconds,
+            sent=True,
+        )
+
+    @classmethod
+    def unseen(cls, command: "Claimed", failure_class: str, detail: str, settle_seconds: float) -> Self:
+        """The look that is owed saw nothing: it stays owed, however often; too often, and a person is told."""
+        rule = rule_of(failure_class)
+        waiting = max(settle_seconds, retry.delay(rule, command.attempts + 1))
+        return cls(
+            command, Outcome.AMBIGUOUS, charged=rule.charged, failure_class=failure_class, detail=detail, due_in=waiting,
+            inspect_in=waiting,
+        )  # fmt: skip
+
+    @classmethod
+    def failed(
+        cls,
+        command: "Claimed",
+        failure_class: str,
+        detail: str,
+        *,
+        sent: bool,
+        retry_after: float | None = None,
+        held_until: datetime | None = None,
+    ) -> Self:
+        """As the rule of the class says: again later, held, or into quarantine."""
+        rule = rule_of(failure_class)
+        attempts = command.attempts + rule.charged
+        if rule.then is Then.HOLD:
+            by = CleanupCommand.HeldBy.STORE
+            state = CommandState.HELD
+            return cls(
+                command, Outcome.FAILED, state, failure_class=failure_class, detail=detail, sent=sent, held_by=by,
+                held_until=held_until,
+            )  # fmt: skip
+        if retry.exhausted(rule, attempts):
+            return cls.dead(command, failure_class, detail, sent=sent)
+        waiting = retry.delay(rule, attempts, retry_after)
+        return cls(
+            command, Outcome.FAILED, charged=rule.charged, failure_class=failure_class, detail=detail, due_in=waiting,
+            sent=sent,
+        )  # fmt: skip
+
+
+def lock(commands: Sequence["Claimed"]) -> tuple[datetime, set[int]]:
+    """Lock, in order of id, the commands that still carry our tokens; returns the database's time and their ids.
+
+    Expiry alone does not matter: the token decides.
+    """
+    ids = [each.id for each in commands]
+    tokens = [each.token for each in commands]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT c.id FROM ledger_cleanupcommand c
+            JOIN unnest(%s::bigint[], %s::bigint[]) AS mine(id, token) ON mine.id = c.id AND mine.token = c.lease_token
+            WHERE c.id = ANY (%s::bigint[]) AND c.state = 'ready' AND c.lease_until IS NOT NULL
+            ORDER BY c.id FOR NO KEY UPDATE OF c
+            """,
+            [ids, tokens, ids],
+        )
+        mine = {row[0] for row in cursor.fetchall()}
+        cursor.execute("SELECT statement_timestamp()")
+        return cursor.fetchone()[0], mine
+
+
+def write(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+    """Write every verdict but success: attempts, commands, and for what is parked its targets, quarantine and tallies."""
+    if not verdicts:
+        return
+    record_attempts(batch, verdicts)
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "outcome.sql"), columns(verdicts))
+    parked = [each for each in verdicts if each.state is not CommandState.READY]
+    if parked:
+        park(batch, parked)
+
+
+def record_attempts(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+    told = [each for each in verdicts if each.outcome is not None]
+    if told:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                INSERT INTO ledger_attempt (
+                    command_id, token, late, cycle, outcome, charged, failure_class, detail, claimed_at, settled_at, worker
+                )
+                SELECT u.*, %s, statement_timestamp(), %s
+                FROM unnest(%s::bigint[], %s::bigint[], %s::boolean[], %s::smallint[], %s::text[], %s::boolean[],
+                    %s::text[], %s::text[]) AS u
+                """,
+                [batch.claimed_at, batch.worker, *attempt_columns(told, late=False)],
+            )
+
+
+def attempt_columns(verdicts: Sequence[Verdict], *, late: bool) -> list[list[Any]]:
+    return [
+        [each.command.id for each in verdicts],
+        [each.command.token for each in verdicts],
+        [late] * len(verdicts),
+        [each.command.cycle for each in verdicts],
+        [str(each.outcome) for each in verdicts],
+        [each.charged and not late for each in verdicts],
+        [each.failure_class for each in verdicts],
+        [each.detail for each in verdicts],
+    ]
+
+
+def columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+    """The parameters of `sql/outcome.sql`."""
+    fields = (
+        "state charged failure_class due_in inspect_in held_by held_until hold_id reason"
+    ).split()
+    arrays: dict[str, list[Any]] = {name: [getattr(each, name) for each in verdicts] for name in fields}
+    arrays["id"] = [each.command.id for each in verdicts]
+    arrays["seen"] = [each.command.inspect_due for each in verdicts]
+    return arrays
+
+
+def park(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+    """The rest of what follows for held, dead and withdrawn commands."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE ledger_commandtarget SET active = false WHERE command_id = ANY (%s::bigint[]) AND active",
+            [[each.command.id for each in verdicts]],
+        )
+        dead = [each for each in verdicts if each.state is CommandState.DEAD]
+        if dead:
+            cursor.execute(
+                sqlfiles.read(__file__, "quarantine.sql"),
+                {
+                    "id": [each.command.id for each in dead],
+                    "error": [each.detail for each in dead],
+                    "next_action": [rule_of(each.failure_class).next_action for each in dead],
+                },
+            )
+    tally(verdicts)
+
+
+def tally(verdicts: Sequence[Verdict]) -> None:
+    """Add to the runs' counts, as rows of their own: nobody waits for anybody."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for each in verdicts:
+        outcome = each.outcome if each.state is CommandState.DELETED else each.state
+        counts[each.command.run_id, str(outcome)] += 1
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO ledger_runtally (run_id, outcome, commands) VALUES (%s, %s, %s)",
+            [(run, outcome, number) for (run, outcome), number in counts.items()],
+        )
