@@ -5,6 +5,7 @@ Webhooks (https://www.standardwebhooks.com); the members of one body are `data`,
 `subject`, `timestamp` and `type`.
 """
 
+import json
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,7 +83,8 @@ def emit(tenant: str, notices: Sequence[Notice], *, at: datetime) -> list[Emitte
 def take_sequences(cursor: psycopg.Cursor[Any], tenant: str, notices: Sequence[Notice]) -> list[tuple[int, int]]:
     """(lane, sequence) of each notice. Locks the lanes in order, whatever the order of the notices is."""
     subjects = [notice.subject for notice in notices]
-    cursor.execute(sqlfiles.read(__file__, "lanes.sql"), [tenant, subjects], prepare=False)
+    told = json.dumps(subjects, ensure_ascii=False)
+    cursor.execute(sqlfiles.read(__file__, "lanes.sql"), [tenant, told], prepare=False)
     own = Counter(subjects)
     lanes = dict[str, int]()
     last = dict[str, int]()
@@ -110,20 +112,22 @@ def write(
         body(notice, each, sequence, stamp) for notice, each, (_lane, sequence) in zip(notices, ids, lanes, strict=True)
     ]
     digests = [sha256(each).digest() for each in bodies]
+    # As one JSON text, which C writes and C reads: psycopg looks at every element of an array in Python.
+    facts = json.dumps(
+        [
+            (each, notice.type, notice.subject, notice.name, notice.occurrence, notice.command_key, *lane)
+            for each, notice, lane in zip(ids, notices, lanes, strict=True)
+        ],
+        ensure_ascii=False,
+    )
     cursor.execute(
         sqlfiles.read(__file__, "emit.sql"),
         {
             "tenant": tenant,
             "at": at,
             "schema_version": SCHEMA_VERSION,
-            "ids": ids,
-            "types": [notice.type for notice in notices],
-            "subjects": [notice.subject for notice in notices],
-            "names": [notice.name for notice in notices],
-            "occurrences": [notice.occurrence for notice in notices],
-            "command_keys": [notice.command_key for notice in notices],
-            "lanes": "{%s}" % ",".join(str(lane) for lane, _sequence in lanes),
-            "sequences": "{%s}" % ",".join(str(sequence) for _lane, sequence in lanes),
+            "types": sorted({notice.type for notice in notices}),
+            "facts": facts,
             "bodies": bodies,
             "digests": digests,
         },

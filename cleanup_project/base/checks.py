@@ -57,7 +57,7 @@ def real_database(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def own_encryption_keys(**_: Any) -> list[CheckMessage]:
-    """base.E004: without keys of their own, secrets in the database hang on SECRET_KEY, which is rotated for other reasons."""
+    """base.E004: secrets in the database hang on SECRET_KEY, which is changed for reasons of its own."""
     if not settings.ENCRYPTION_KEYS:
         return [
             Error(

@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
             name='OutboxEvent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('event_id', models.CharField(max_length=64, unique=True)),
+                ('event_id', models.CharField(db_collation='C', max_length=64)),
                 ('tenant', models.CharField(max_length=63)),
                 ('type', models.CharField(max_length=64)),
                 ('subject', models.TextField(db_collation='C')),
@@ -140,7 +140,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='delivery',
             name='event',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='deliveries', to='webhooks.outboxevent'),
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='deliveries', to='webhooks.outboxevent'),
         ),
         migrations.AddConstraint(
             model_name='endpoint',
@@ -185,6 +185,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='outboxevent',
             index=models.Index(condition=models.Q(('settled_at', None)), fields=['id'], name='event_unsettled'),
+        ),
+        migrations.AddConstraint(
+            model_name='outboxevent',
+            constraint=models.UniqueConstraint(fields=('event_id',), name='event_id_unique'),
         ),
         migrations.AddConstraint(
             model_name='outboxevent',

@@ -1,12 +1,11 @@
 -- Events and the deliveries that they owe, in one statement: an event is settled at once exactly if it owes none.
--- Only the head of a lane is due; the rest of it waits at infinity until it is promoted.
-WITH endpoint AS MATERIALIZED (
-    SELECT id, event_types FROM webhooks_endpoint WHERE tenant = %(tenant)b
-),
-subscription AS MATERIALIZED (
+-- Parameters: tenant text, at timestamptz, schema_version, types text[] (each once), and for each notice in order: facts json
+-- [[event_id, type, subject, name, occurrence, command_key, lane, sequence], …], bodies bytea[], digests bytea[].
+WITH subscription AS MATERIALIZED (
     SELECT t.type, e.id AS endpoint_id
-    FROM (SELECT DISTINCT unnest(%(types)b::text[]) AS type) t
-    JOIN endpoint e ON t.type = ANY (e.event_types) OR e.event_types = '{*}'
+    FROM unnest(%(types)b::text[]) AS t (type)
+    JOIN webhooks_endpoint e ON t.type = ANY (e.event_types) OR e.event_types = '{*}'
+    WHERE e.tenant = %(tenant)b
 ),
 event AS (
     INSERT INTO webhooks_outboxevent (
@@ -14,13 +13,12 @@ event AS (
         body_sha256, emitted_at, settled_at
     )
     SELECT
-        n.event_id, %(tenant)b, n.type, n.subject, n.name, n.occurrence, n.command_key, n.lane_id, n.sequence,
-        %(schema_version)b, n.body, n.body_sha256, %(at)b,
-        CASE WHEN n.type IN (SELECT s.type FROM subscription s) THEN NULL ELSE now() END
-    FROM unnest(
-        %(ids)b::text[], %(types)b::text[], %(subjects)b::text[], %(names)b::text[], %(occurrences)b::text[],
-        %(command_keys)b::text[], %(lanes)s::bigint[], %(sequences)s::bigint[], %(bodies)b::bytea[], %(digests)b::bytea[]
-    ) AS n (event_id, type, subject, name, occurrence, command_key, lane_id, sequence, body, body_sha256)
+        f ->> 0, %(tenant)b, f ->> 1, f ->> 2, f ->> 3, f ->> 4, f ->> 5, (f ->> 6)::bigint, (f ->> 7)::bigint,
+        %(schema_version)b, body, digest, %(at)b,
+        CASE WHEN f ->> 1 IN (SELECT type FROM subscription) THEN NULL ELSE now() END
+    FROM ROWS FROM (
+        json_array_elements(%(facts)b::text::json), unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
+    ) AS notice (f, body, digest)
     RETURNING id, event_id, type, lane_id, sequence
 ),
 owed AS (
@@ -37,6 +35,7 @@ delivery AS (
     SELECT
         o.id, o.endpoint_id, %(tenant)b, o.lane_id, o.sequence, 'pending',
         CASE
+            -- Only the head of a lane is due; what stands behind it waits at infinity until it is promoted.
             -- A subselect with LIMIT probes the index for each lane; a join could read the whole table.
             WHEN o.first AND (
                 SELECT 1 FROM webhooks_delivery d
