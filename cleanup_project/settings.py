@@ -4,6 +4,7 @@
 nothing else.
 """
 
+import base64
 import os
 import sys
 from pathlib import Path
@@ -39,6 +40,22 @@ def env_int(name: str, default: int) -> int:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_keys(name: str) -> list[str]:
+    """Fernet keys: 32 bytes each, as URL-safe base64."""
+    keys = env_list(name)
+    for key in keys:
+        try:
+            right = len(base64.b64decode(key, altchars=b"-_", validate=True)) == 32
+        except ValueError:
+            right = False
+        if not right:
+            raise ImproperlyConfigured(
+                f"{name} must be a comma list of 32-byte keys in URL-safe base64. Make one: python -c "
+                "'import base64, secrets; print(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())'"
+            )
+    return keys
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
@@ -90,6 +107,9 @@ SECRET_KEY = env_str("SECRET_KEY")
 if not SECRET_KEY:
     # Fit for one machine only: `check --deploy` (security.W009) fails on it.
     SECRET_KEY = "django-insecure-local-development-key"  # noqa: S105
+
+# What seals secrets in the database; the first key seals, all of them open. Unset: derived from SECRET_KEY (base.E004).
+ENCRYPTION_KEYS = env_keys("ENCRYPTION_KEYS")
 
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
@@ -176,6 +196,12 @@ SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "cleanup-session"
 SESSION_COOKIE_AGE = 8 * 3600
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY") else None
 X_FRAME_OPTIONS = "DENY"
+
+# Webhooks. Plain http and addresses of one's own network are for the demo, for tests and for a network that is trusted:
+# `check --deploy` (webhooks.E001) fails on both.
+WEBHOOK_ALLOW_HTTP = env_bool("WEBHOOK_ALLOW_HTTP")
+WEBHOOK_ALLOW_CIDRS = env_list("WEBHOOK_ALLOW_CIDRS")
+WEBHOOKS_SETTLED_TASK = "ledger.tasks.notify"  # rung when events were settled
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

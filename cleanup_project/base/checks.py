@@ -53,3 +53,17 @@ def real_database(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register(Tags.security, deploy=True)
+def own_encryption_keys(**_: Any) -> list[CheckMessage]:
+    """base.E004: secrets in the database hang on SECRET_KEY, which is changed for reasons of its own."""
+    if not settings.ENCRYPTION_KEYS:
+        return [
+            Error(
+                "ENCRYPTION_KEYS is not set: the key that seals secrets in the database is derived from SECRET_KEY.",
+                hint="Set ENCRYPTION_KEYS; .env.example says how to make a key.",
+                id="base.E004",
+            )
+        ]
+    return []

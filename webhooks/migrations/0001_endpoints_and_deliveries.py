@@ -1,0 +1,229 @@
+import django.contrib.postgres.fields
+import django.core.validators
+import django.db.models.deletion
+import django.db.models.functions.datetime
+import django.db.models.lookups
+import webhooks.models
+from django.conf import settings
+from django.db import migrations, models
+
+from cleanup_project.base import sqlfiles
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Delivery',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('tenant', models.CharField(max_length=63)),
+                ('sequence', models.BigIntegerField()),
+                ('state', models.CharField(choices=[('pending', 'Pending'), ('delivered', 'Delivered'), ('dead', 'Dead'), ('cancelled', 'Cancelled')], default='pending', max_length=9)),
+                ('due_at', webhooks.models.DueField(help_text='Empty: it waits behind an earlier event of its subject.')),
+                ('attempts', models.PositiveIntegerField(default=0)),
+                ('lease_token', models.BigIntegerField(default=0)),
+                ('lease_until', models.DateTimeField(blank=True, null=True)),
+                ('last_status', models.PositiveSmallIntegerField(blank=True, null=True)),
+                ('last_class', models.CharField(blank=True, max_length=32)),
+                ('last_error', models.CharField(blank=True, max_length=500)),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('cancel_reason', models.TextField(blank=True)),
+            ],
+            options={
+                'verbose_name_plural': 'deliveries',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='Endpoint',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('tenant', models.CharField(help_text="The tenant's code.", max_length=63, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
+                ('name', models.CharField(max_length=100)),
+                ('url', models.CharField(max_length=2000, validators=[django.core.validators.RegexValidator('\\Ahttps?://[A-Za-z0-9.:\\[\\]_-]+([/?][!\\"$-\\[\\]-~]*)?\\Z', 'Write https://host/path in ASCII, without user name, password, fragment (#), backslash or blanks.')], verbose_name='URL')),
+                ('event_types', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64, validators=[django.core.validators.RegexValidator('\\A(\\*|[a-z][a-z0-9_]*(\\.[a-z0-9_]+)*)\\Z', 'Write an event type such as media.deleted, or * for every type.')]), help_text='Event types, such as media.deleted; * is every type, an empty list is refused.', size=None)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('disabled_at', models.DateTimeField(blank=True, null=True)),
+                ('disabled_reason', models.TextField(blank=True)),
+                ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['tenant', 'name'],
+            },
+        ),
+        migrations.CreateModel(
+            name='DeliveryAttempt',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveIntegerField()),
+                ('token', models.BigIntegerField()),
+                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('url', models.CharField(help_text='As it was then, without its query.', max_length=2000, verbose_name='URL')),
+                ('status', models.PositiveSmallIntegerField(blank=True, null=True)),
+                ('failure_class', models.CharField(blank=True, max_length=32)),
+                ('error', models.CharField(blank=True, max_length=500)),
+                ('response', models.BinaryField(blank=True, max_length=4096, null=True)),
+                ('milliseconds', models.PositiveIntegerField(blank=True, null=True)),
+                ('delivery', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='attempt_rows', to='webhooks.delivery')),
+                ('endpoint', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.endpoint')),
+            ],
+            options={
+                'verbose_name': 'delivery attempt',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.AddField(
+            model_name='delivery',
+            name='endpoint',
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='deliveries', to='webhooks.endpoint'),
+        ),
+        migrations.CreateModel(
+            name='EndpointSecret',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key_encrypted', models.BinaryField()),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('expires_at', models.DateTimeField(blank=True, null=True)),
+                ('revoked_at', models.DateTimeField(blank=True, null=True)),
+                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='secrets', to='webhooks.endpoint')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Lane',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('tenant', models.CharField(max_length=63)),
+                ('subject', models.TextField(db_collation='C')),
+                ('n', models.BigIntegerField()),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('tenant', 'subject'), name='lane_unique')],
+            },
+        ),
+        migrations.AddField(
+            model_name='delivery',
+            name='lane',
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.lane'),
+        ),
+        migrations.CreateModel(
+            name='OutboxEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('event_id', models.CharField(db_collation='C', max_length=64)),
+                ('tenant', models.CharField(max_length=63)),
+                ('type', models.CharField(max_length=64)),
+                ('subject', models.TextField(db_collation='C')),
+                ('name', models.TextField(db_collation='C')),
+                ('occurrence', models.CharField(blank=True, max_length=200)),
+                ('command_key', models.TextField(blank=True, db_collation='C')),
+                ('sequence', models.BigIntegerField()),
+                ('schema_version', models.PositiveSmallIntegerField(default=1)),
+                ('body', models.BinaryField()),
+                ('body_sha256', models.BinaryField(max_length=32)),
+                ('emitted_at', models.DateTimeField()),
+                ('settled_at', models.DateTimeField(blank=True, null=True)),
+                ('lane', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.lane')),
+            ],
+            options={
+                'verbose_name': 'event',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.AddField(
+            model_name='delivery',
+            name='event',
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='deliveries', to='webhooks.outboxevent'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.UniqueConstraint(fields=('tenant', 'name'), name='endpoint_name'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(('url__regex', '\\Ahttps?://[A-Za-z0-9.:\\[\\]_-]+([/?][!\\"$-\\[\\]-~]*)?\\Z')), name='endpoint_url'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(('event_types__len__gte', 1)), name='endpoint_types_not_empty'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(('event_types', ['*']), models.Q(('event_types__contains', ['*']), _negated=True), _connector='OR'), name='endpoint_every_type_alone'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('disabled_at', None), ('disabled_reason', '')), models.Q(('disabled_at__isnull', False), models.Q(('disabled_reason', ''), _negated=True)), _connector='OR'), name='endpoint_disabled_with_reason'),
+        ),
+        migrations.AddIndex(
+            model_name='deliveryattempt',
+            index=models.Index(condition=models.Q(('finished_at', None)), fields=['endpoint', 'started_at'], name='attempt_in_flight'),
+        ),
+        migrations.AddConstraint(
+            model_name='deliveryattempt',
+            constraint=models.UniqueConstraint(fields=('delivery', 'token'), name='attempt_token'),
+        ),
+        migrations.AddConstraint(
+            model_name='deliveryattempt',
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='attempt_response_limit'),
+        ),
+        migrations.AddConstraint(
+            model_name='deliveryattempt',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='attempt_finished_whole'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxevent',
+            index=models.Index(fields=['command_key'], name='event_by_command_key'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxevent',
+            index=models.Index(condition=models.Q(('settled_at', None)), fields=['id'], name='event_unsettled'),
+        ),
+        migrations.AddConstraint(
+            model_name='outboxevent',
+            constraint=models.UniqueConstraint(fields=('event_id',), name='event_id_unique'),
+        ),
+        migrations.AddConstraint(
+            model_name='outboxevent',
+            constraint=models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='event_digest'),
+        ),
+        migrations.AddConstraint(
+            model_name='outboxevent',
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='event_body_limit'),
+        ),
+        migrations.AddIndex(
+            model_name='delivery',
+            index=models.Index(condition=models.Q(('state', 'pending')), fields=['endpoint', 'due_at', 'id'], name='delivery_due'),
+        ),
+        migrations.AddIndex(
+            model_name='delivery',
+            index=models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['-id'], name='delivery_given_up'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=models.UniqueConstraint(fields=('event', 'endpoint'), name='delivery_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=models.UniqueConstraint(condition=models.Q(('state', 'pending')), fields=('endpoint', 'lane', 'sequence'), name='delivery_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state', 'pending')), models.Q(('finished_at__isnull', False), ('state__in', ['delivered', 'dead', 'cancelled'])), _connector='OR'), name='delivery_finished'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'cancelled'), models.Q(('cancel_reason', ''), _negated=True)), models.Q(models.Q(('state', 'cancelled'), _negated=True), ('cancel_reason', '')), _connector='OR'), name='delivery_cancelled_with_reason'),
+        ),
+        sqlfiles.run(__file__, "event_guard.sql", undo="DROP FUNCTION guard_event() CASCADE"),
+        sqlfiles.run(__file__, "delivery_guard.sql", undo="DROP FUNCTION guard_delivery() CASCADE"),
+        sqlfiles.run(__file__, "attempt_guard.sql", undo="DROP FUNCTION guard_attempt() CASCADE"),
+        sqlfiles.run(__file__, "storage.sql", undo=""),
+    ]

@@ -1,0 +1,49 @@
+-- Events and the deliveries that they owe, in one statement: an event is settled at once exactly if it owes none.
+-- Parameters: tenant text, at timestamptz, schema_version, types text[] (each once), and for each notice in order: facts json
+-- [[event_id, type, subject, name, occurrence, command_key, lane, sequence], …], bodies bytea[], digests bytea[].
+WITH subscription AS MATERIALIZED (
+    SELECT t.type, e.id AS endpoint_id
+    FROM unnest(%(types)b::text[]) AS t (type)
+    JOIN webhooks_endpoint e ON t.type = ANY (e.event_types) OR e.event_types = '{*}'
+    WHERE e.tenant = %(tenant)b
+),
+event AS (
+    INSERT INTO webhooks_outboxevent (
+        event_id, tenant, type, subject, name, occurrence, command_key, lane_id, sequence, schema_version, body,
+        body_sha256, emitted_at, settled_at
+    )
+    SELECT
+        f ->> 0, %(tenant)b, f ->> 1, f ->> 2, f ->> 3, f ->> 4, f ->> 5, (f ->> 6)::bigint, (f ->> 7)::bigint,
+        %(schema_version)b, body, digest, %(at)b,
+        CASE WHEN f ->> 1 IN (SELECT type FROM subscription) THEN NULL ELSE now() END
+    FROM ROWS FROM (
+        json_array_elements(%(facts)b::text::json), unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
+    ) AS notice (f, body, digest)
+    RETURNING id, event_id, type, lane_id, sequence
+),
+owed AS (
+    SELECT
+        e.id, e.lane_id, e.sequence, s.endpoint_id,
+        row_number() OVER (PARTITION BY s.endpoint_id, e.lane_id ORDER BY e.sequence) = 1 AS first
+    FROM event e JOIN subscription s ON s.type = e.type
+),
+delivery AS (
+    INSERT INTO webhooks_delivery (
+        event_id, endpoint_id, tenant, lane_id, sequence, state, due_at, attempts, lease_token, last_class, last_error,
+        cancel_reason
+    )
+    SELECT
+        o.id, o.endpoint_id, %(tenant)b, o.lane_id, o.sequence, 'pending',
+        CASE
+            -- Only the head of a lane is due; what stands behind it waits at infinity until it is promoted.
+            -- A subselect with LIMIT probes the index for each lane; a join could read the whole table.
+            WHEN o.first AND (
+                SELECT 1 FROM webhooks_delivery d
+                WHERE d.endpoint_id = o.endpoint_id AND d.lane_id = o.lane_id AND d.state = 'pending' LIMIT 1
+            ) IS NULL THEN now()
+            ELSE 'infinity'
+        END,
+        0, 0, '', '', ''
+    FROM owed o ORDER BY o.id, o.endpoint_id
+)
+SELECT event_id, id FROM event
