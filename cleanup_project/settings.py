@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import django_stubs_ext
 from django.core.exceptions import ImproperlyConfigured
 
+from cleanup_project.base import limits
+
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be subscripted at run time
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -119,6 +121,7 @@ INSTALLED_APPS = [
     "ledger",
     "retention",
     "webhooks",
+    "django_q",  # before base, whose admin takes its pages away
     "cleanup_project.base",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -163,6 +166,29 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database()}
+
+# Both queues in one cluster: for the demo and small installations. The same for every process of an installation.
+ONE_CLUSTER = env_bool("ONE_CLUSTER")
+WORKERS = env_int("WORKERS", 2 if ONE_CLUSTER else 4)
+Q_CLUSTER: dict[str, Any] = {
+    "name": "cleanup",  # the key of the queue *control*, and what messages are signed with, whichever their queue
+    "orm": "default",  # the ledger's own database, so that a message commits with what it tells of
+    "workers": WORKERS if ONE_CLUSTER else 1,
+    "queue_limit": WORKERS if ONE_CLUSTER else 1,
+    "bulk": 1,
+    "poll": 0.5,
+    "timeout": limits.TASK_TIMEOUT,
+    "retry": limits.QUEUE_RETRY,
+    "max_attempts": 1,  # with ack_failures: the queue repeats no error, the ledger decides
+    "ack_failures": True,
+    "save_limit": -1,  # evidence lives in the ledger
+    "catch_up": False,
+    "time_zone": "UTC",
+    "guard_cycle": 0.5,
+    "recycle": 200,
+    "max_rss": 400_000,  # kilobytes
+    "ALT_CLUSTERS": {"work": {"workers": WORKERS, "queue_limit": WORKERS, "scheduler": False}},
+}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

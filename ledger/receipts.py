@@ -67,7 +67,7 @@ class Issuer:
         approval, policy, run = self.shared(command)
         ordinal, digest, why = self.why[command.item_id]
         targets = ",".join(self.target(each) for each in command.targets)
-        attempts = command.attempts + verdict.charged
+        attempts = command.attempts + 1
         body = (
             f'{{{approval},"asset":{text(command.asset)},"attempts":{attempts},{policy[0]}'
             f'"command_key":{text(command.key)},"copies":"{COPIES}","cycle":{command.cycle},"event_id":"{event_id}",'

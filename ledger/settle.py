@@ -117,7 +117,8 @@ def mark_targets(gone: Sequence[Verdict]) -> None:
 
 
 def target_columns(verdicts: Sequence[Verdict]) -> list[list[Any]]:
-    targets = [target for each in verdicts for target in each.command.targets]
+    """Only those whose absence this claim saw: text, where what was known before is a datetime of the database's."""
+    targets = [target for each in verdicts for target in each.command.targets if isinstance(target.gone_at, str)]
     ids = [target.id for target in targets]
     return [ids, [target.gone_at for target in targets], ids]
 
@@ -129,7 +130,7 @@ def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
         for each in verdicts
         if each.state is not CommandState.DELETED
         for target in each.command.targets
-        if isinstance(target.gone_at, str)  # seen in this claim: what is from the database is a datetime
+        if isinstance(target.gone_at, str)
     ]
     if not parts:
         return

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -12,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 
 from cleanup_project.base.audit import SYSTEM
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
-from cleanup_project.base.models import AuditEvent, User
+from cleanup_project.base.models import AuditEvent, Heartbeat, User
 from cleanup_project.base.settings_audit import record
 
 admin.site.disable_action("delete_selected")
@@ -21,6 +22,10 @@ admin.site.site_title = "Cleanup"
 admin.site.index_title = "Records"
 admin.site.site_url = None  # the admin is the site
 admin.site.unregister(Group)
+# django-q2's pages run any function that one types in, and unpickle what the tables hold.
+admin.site.unregister(
+    [model for model in apps.get_app_config("django_q").get_models() if admin.site.is_registered(model)]
+)
 
 
 def sees_people(request: HttpRequest) -> bool:
@@ -101,3 +106,10 @@ class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
         if term == SYSTEM:
             return queryset.filter(actor=None)
         return queryset.filter(actor__in=list(User.objects.filter(username=term)))
+
+
+@admin.register(Heartbeat)
+class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
+    list_display = ("queue", "host", "seen_at", "last_start_at", "last_ack_at", "last_tick_at", "restarts")
+    ordering = ("host", "queue", "id")
+    empty_words = {"unacked_since": "all acknowledged", "restart_reason": "never restarted"}

@@ -42,6 +42,8 @@ def configure(options: LogOptions) -> None:
                 }
             },
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+            # It says of each message that it came, began and went; the tasks' own lines say more.
+            "loggers": {"django-q": {"level": "WARNING"}},
             "root": {"handlers": ["stderr"], "level": options["level"]},
         }
     )

@@ -65,3 +65,33 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor_name} {self.action} {self.subject_label}"
+
+
+class Heartbeat(models.Model):
+    """One cluster of workers: where it runs, and when it last did something, by the database's clock.
+
+    The supervisor writes `seen_at` and restarts; the cluster's own processes write the rest. A cluster that stopped in
+    order has no row.
+    """
+
+    host = models.CharField(max_length=255)
+    queue = models.CharField(max_length=100, help_text="The key of its messages.")
+    pid = models.PositiveIntegerField(null=True, help_text="Of its main process, which leads a session of its own.")
+    started_at = models.DateTimeField(db_default=Now())
+    seen_at = models.DateTimeField(db_default=Now(), help_text="When its supervisor last looked.")
+    last_tick_at = models.DateTimeField(null=True)
+    last_start_at = models.DateTimeField(null=True)
+    last_end_at = models.DateTimeField(null=True)
+    last_ack_at = models.DateTimeField(null=True)
+    unacked_since = models.DateTimeField(
+        null=True, help_text="The first end of a task that no acknowledgement followed."
+    )
+    restarts = models.PositiveIntegerField(default=0)
+    restart_reason = models.TextField(blank=True, help_text="Of the last restart.")
+
+    class Meta:
+        verbose_name = "worker cluster"
+        ordering = ["host", "queue", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.queue} on {self.host}"

@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
+        ('django_q', '0019_alter_task_options_alter_ormq_key_alter_ormq_lock_and_more'),
     ]
 
     operations = [
@@ -77,6 +78,30 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['subject_type', 'subject_id', '-id'], name='audit_subject'), models.Index(fields=['actor', '-id'], name='audit_actor')],
             },
         ),
+        migrations.CreateModel(
+            name='Heartbeat',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('host', models.CharField(max_length=255)),
+                ('queue', models.CharField(help_text='The key of its messages.', max_length=100)),
+                ('pid', models.PositiveIntegerField(help_text='Of its main process, which leads a session of its own.', null=True)),
+                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('seen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When its supervisor last looked.')),
+                ('last_tick_at', models.DateTimeField(null=True)),
+                ('last_start_at', models.DateTimeField(null=True)),
+                ('last_end_at', models.DateTimeField(null=True)),
+                ('last_ack_at', models.DateTimeField(null=True)),
+                ('unacked_since', models.DateTimeField(help_text='The first end of a task that no acknowledgement followed.', null=True)),
+                ('restarts', models.PositiveIntegerField(default=0)),
+                ('restart_reason', models.TextField(blank=True, help_text='Of the last restart.')),
+            ],
+            options={
+                'verbose_name': 'worker cluster',
+                'ordering': ['host', 'queue', 'id'],
+            },
+        ),
+        # The broker's poll: django-q2 itself indexes only the id, and messages in hand would be read at every poll.
+        migrations.RunSQL('CREATE INDEX ormq_by_key_and_lock ON django_q_ormq (key, lock)', 'DROP INDEX ormq_by_key_and_lock'),
         sqlfiles.run(__file__, "refuse_change.sql", undo="DROP FUNCTION refuse_change()"),
         sqlfiles.append_only("base_auditevent"),
     ]

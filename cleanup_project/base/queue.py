@@ -1,0 +1,153 @@
+"""The queue port: rings the bell for work that stands in the ledger, and marks the functions that answer it.
+
+django-q2's ORM broker keeps its messages in the ledger's own database, so a message commits or vanishes with the caller's
+transaction. A message is a hint: it may be lost, late, doubled or out of order, and changes nothing but time.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any, Final
+
+import structlog
+from django.apps import AppConfig
+from django.conf import settings
+from django.db import OperationalError, connection, transaction
+from django.db.models import Q
+from django.db.models.functions import Greatest, Now
+from django.dispatch import receiver
+from django_q.models import Failure, OrmQ, Schedule
+from django_q.signals import post_execute
+from django_q.tasks import async_task
+
+from cleanup_project.base import heartbeats, limits
+
+log = structlog.get_logger(__name__)
+
+CONTROL: Final = "control"  # tick, sweep, housekeeping: short, and never behind long work
+WORK: Final = "work"  # drain, dispatch, and long jobs in slices
+
+TICK: Final = "ledger.tasks.tick"
+SCHEDULE: Final = {
+    "name": "tick",
+    "func": TICK,
+    "schedule_type": Schedule.MINUTES,
+    "minutes": 1,
+    "repeats": -1,
+    "args": None,
+    "kwargs": None,
+    "hook": None,
+    "cron": None,
+    "cluster": None,
+    "intended_date_kwarg": None,
+}
+TICK_EVERY: Final = timedelta(minutes=1)
+FAILURES_KEPT: Final = timedelta(days=30)
+
+
+class Task:
+    """A function that answers messages. Its result is dropped; trouble that it expects belongs in the ledger.
+
+    A database that is away, or a lock that was not granted in time, is expected: the sweep rings again. Anything else
+    that it raises is logged, and django-q2 keeps it as a Failure.
+    """
+
+    def __init__(self, verb: Callable[..., object], queue: str, timeout: int) -> None:
+        self.verb = verb
+        self.name = f"{verb.__module__}.{verb.__qualname__}"
+        self.queue = queue
+        self.timeout = timeout
+        self.__doc__ = verb.__doc__
+
+    def __call__(self, *arguments: int) -> None:
+        begun = time.monotonic()
+        with structlog.contextvars.bound_contextvars(task=self.name, arguments=arguments):
+            heartbeats.task_started(is_tick=self.name == TICK)
+            try:
+                self.verb(*arguments)
+            except OperationalError as error:
+                log.warning("task gave way to the database", error=str(error))
+            except Exception:
+                log.exception("task failed")
+                raise
+            finally:
+                heartbeats.task_ended()
+                log.info("task ended", seconds=round(time.monotonic() - begun, 3))
+
+
+def task(*, queue: str = WORK, timeout: int = limits.TASK_TIMEOUT) -> Callable[[Callable[..., object]], Task]:
+    """Make a function of at most one integer an entry point of the queue that is named."""
+    return lambda verb: Task(verb, queue, timeout)
+
+
+def wake(task: str, argument: int | None = None) -> None:
+    """Ring for `task` ("ledger.tasks.drain"), in the caller's transaction: a rollback takes the message back.
+
+    Raises ImportError or LookupError when no such task exists.
+    """
+    module, _, name = task.rpartition(".")
+    entry = getattr(import_module(module), name, None)
+    if not isinstance(entry, Task):
+        raise LookupError(f"{task} is no task: mark the function with queue.task.")
+    arguments = () if argument is None else (argument,)
+    async_task(task, *arguments, cluster=key_of(entry.queue), timeout=entry.timeout)
+
+
+def key_of(queue: str) -> str:
+    """The name that django-q2 knows the queue by: control is the default cluster, and in small installations all."""
+    return queue if queue == WORK and not settings.ONE_CLUSTER else str(settings.Q_CLUSTER["name"])
+
+
+@receiver(post_execute)
+def message_is_gone(**_: Any) -> None:
+    """Called in a cluster's monitor, after each acknowledgement."""
+    heartbeats.acknowledged()
+
+
+def keep_schedule() -> None:
+    """Make the one row that django-q2's scheduler reads what `SCHEDULE` says, whoever edited, deleted or copied it."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('schedule of the tick'))")
+        ours = Schedule.objects.filter(Q(name=SCHEDULE["name"]) | Q(func=TICK))
+        soon = ours.filter(next_run__lt=Now() + 2 * TICK_EVERY)
+        if ours.count() != 1 or list(soon.values(*SCHEDULE)) != [SCHEDULE]:
+            ours.delete()
+            Schedule.objects.create(**SCHEDULE)
+            log.info("schedule of the tick written")
+
+
+def write_schedule(app_config: AppConfig, **_: Any) -> None:
+    """`post_migrate` receiver."""
+    if app_config.label == "base":
+        keep_schedule()
+
+
+def foreign_schedules() -> list[str]:
+    """Functions that somebody else put on django-q2's schedule. They are not ours to remove."""
+    return list(Schedule.objects.exclude(func=TICK).order_by("pk").values_list("func", flat=True))
+
+
+def forget_failures() -> None:
+    """Remove what django-q2 keeps of tasks that failed long ago; it never does so itself."""
+    Failure.objects.filter(stopped__lt=Now() - FAILURES_KEPT).delete()
+
+
+def is_waiting(key: str, *, since: datetime, longer_than: timedelta) -> bool:
+    """Whether a message has waited so long: visible and taken by nobody, or taken since then and not acknowledged.
+
+    A message taken before `since` belonged to an earlier cluster. `lock` is the time from which a message may be taken,
+    by the clock of the host that wrote it: a taken one is locked for QUEUE_RETRY seconds.
+    """
+    retry = timedelta(seconds=limits.QUEUE_RETRY)
+    untouched = Q(lock__lt=Now() - longer_than)
+    unacknowledged = Q(lock__gt=since + retry, lock__lt=Now() + retry - longer_than)
+    waiting: bool = OrmQ.objects.filter(untouched | unacknowledged, key=key).exists()
+    return waiting
+
+
+def release(key: str, *, since: datetime) -> int:
+    """Let the messages be taken again that a cluster took since then and will never acknowledge."""
+    taken = OrmQ.objects.filter(key=key, lock__gt=Greatest(Now(), since + timedelta(seconds=limits.QUEUE_RETRY)))
+    released: int = taken.update(lock=Now())
+    return released
