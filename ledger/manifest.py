@@ -159,7 +159,7 @@ def seal(run: CleanupRun) -> None:
         item_count=items,
         target_count=sums["targets"] or 0,
         bytes=sums["bytes"] or 0,
-        **({"ended_at": Now(), "end_reason": "sealed"} if state in RUN_ENDED else {}),
+        **runs.entering(run, state),
     )
     audit.record(
         action="run.sealed",

@@ -1,18 +1,20 @@
-"""Runs: open one, decide what follows its sealing, cancel it."""
+"""Runs: open, approve, pause, resume, cancel, and what follows a manifest's sealing."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit, clock, queue
 from cleanup_project.base.models import User
 from ledger.exceptions import IdempotencyConflict, LedgerError, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
-from retention import enforcement, governing, holds, scan
+from retention import control, enforcement, governing, holds, scan
 from retention.models import PolicyRevision, RetentionPolicy
 
 log = structlog.get_logger(__name__)
@@ -111,13 +113,100 @@ def state_after_sealing(run: CleanupRun, item_count: int) -> RunState:
     """What a sealed run waits for: nothing, a person, its cooling-off time, or its commands' publication."""
     if run.mode == CleanupRun.Mode.DRY_RUN or item_count == 0:
         return RunState.CLOSED
-    used = {stream["revision_id"] for stream in run.streams}
-    revisions = list(PolicyRevision.objects.filter(pk__in=used))
-    if any(revision.authorisation == PolicyRevision.Authorisation.APPROVAL for revision in revisions):
+    used = used_revisions(run)
+    if any(revision.authorisation == PolicyRevision.Authorisation.APPROVAL for revision in used):
         return RunState.NEEDS_APPROVAL
-    if any(revision.cooling_off_minutes for revision in revisions):
-        return RunState.COOLING_OFF
-    return RunState.AUTHORISED
+    return authorised_state(used)
+
+
+def used_revisions(run: CleanupRun) -> list[PolicyRevision]:
+    return list(PolicyRevision.objects.filter(pk__in={stream["revision_id"] for stream in run.streams}).order_by("pk"))
+
+
+def authorised_state(used: Sequence[PolicyRevision]) -> RunState:
+    return RunState.COOLING_OFF if any(each.cooling_off_minutes for each in used) else RunState.AUTHORISED
+
+
+def entering(run: CleanupRun, state: RunState) -> dict[str, Any]:
+    """What else is written when a run enters a state, in the same transaction; rings for the publication."""
+    if state in RUN_ENDED:
+        return {"ended_at": Now(), "end_reason": "sealed"}
+    if state is RunState.NEEDS_APPROVAL:
+        return {}
+    used = used_revisions(run)
+    fields: dict[str, Any] = {"authorised_at": Now()}
+    if state is RunState.COOLING_OFF:
+        fields["cooling_until"] = Now() + timedelta(minutes=max(each.cooling_off_minutes for each in used))
+    else:
+        queue.wake("ledger.tasks.publish", run.pk)
+    if all(each.authorisation == PolicyRevision.Authorisation.STANDING for each in used):
+        fields["authorisation"] = "Standing authorisation of " + ", ".join(map(str, used))
+    return fields
+
+
+def approve(*, run: CleanupRun, by: User, manifest_root: str, reason: str) -> CleanupRun:
+    """Approve exactly the manifest whose root is named. Raises LedgerError for who may not, and for another root."""
+    if not by.has_perm("base.approve_run"):
+        raise LedgerError(f"{by} may not approve runs: no role of theirs has the right approve_run.")
+    if not reason.strip():
+        raise LedgerError("State a reason for approving the run.")
+    with transaction.atomic():
+        run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run.pk)
+        if run.opened_by_id == by.pk:
+            raise LedgerError(f"{run} was opened by {by}: a second person must approve it.")
+        if run.state != RunState.NEEDS_APPROVAL:
+            raise LedgerError(f"{run} does not wait for an approval: it is {run.get_state_display()}.")
+        if manifest_root.strip().lower() != run.manifest_root:
+            raise LedgerError("That is not the root of this manifest: read it again, and name the root that it has now.")
+        state = authorised_state(used_revisions(run))
+        fields = entering(run, state) | {"authorised_by": by, "authorisation": reason}
+        CleanupRun.objects.filter(pk=run.pk).update(state=state, **fields)
+        audit.record(
+            action="run.approved", subject=run, by=by, reason=reason, after={"manifest_root": run.manifest_root}
+        )
+    run.refresh_from_db()
+    return run
+
+
+def authorise_cooled() -> int:
+    """Authorise runs whose cooling-off time is over; returns how many."""
+    cooled = 0
+    for pk in CleanupRun.objects.filter(state=RunState.COOLING_OFF, cooling_until__lte=Now()).values_list("pk", flat=True):
+        with transaction.atomic():
+            run = CleanupRun.objects.select_for_update(no_key=True).get(pk=pk)
+            if run.state == RunState.COOLING_OFF:
+                CleanupRun.objects.filter(pk=pk).update(state=RunState.AUTHORISED)
+                audit.record(action="run.cooled", subject=run, by=None)
+                queue.wake("ledger.tasks.publish", pk)
+                cooled += 1
+    return cooled
+
+
+def pause(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
+    """Nothing more of the run is sent until somebody resumes it; what was sent may still be executed."""
+    return steer(run, by, reason, "pause", RunState.DRAINING, RunState.PAUSED)
+
+
+def resume(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
+    """Go on with a paused run."""
+    return steer(run, by, reason, "resume", RunState.PAUSED, RunState.DRAINING)
+
+
+def steer(run: CleanupRun, by: User, reason: str, verb: str, source: RunState, target: RunState) -> CleanupRun:
+    if not by.has_perm("base.operate"):
+        raise LedgerError(f"{by} may not {verb} runs: no role of theirs has the right operate.")
+    if not reason.strip():
+        raise LedgerError(f"State a reason: why {verb} the run?")
+    with transaction.atomic():
+        control.bump(run.tenant_id)
+        run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run.pk)
+        if run.state != source:
+            raise LedgerError(f"{run} is {run.get_state_display()}: only a run that is {source} can {verb}.")
+        CleanupRun.objects.filter(pk=run.pk).update(state=target)
+        audit.record(action=f"run.{target}", subject=run, by=by, reason=reason, before={"state": source})
+        queue.wake("ledger.tasks.publish", run.pk)
+    run.refresh_from_db()
+    return run
 
 
 def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
@@ -130,6 +219,7 @@ def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
         locked = CleanupRun.objects.select_for_update(no_key=True).get(pk=run.pk)
         if RunState(locked.state) in RUN_ENDED:
             raise LedgerError(f"{run} has ended already: it is {locked.get_state_display()}.")
+        control.bump(run.tenant_id)
         before = locked.state
         CleanupRun.objects.filter(pk=run.pk).update(state=RunState.CANCELLED, ended_at=Now(), end_reason=reason)
         audit.record(
@@ -140,6 +230,7 @@ def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
             before={"state": before},
             after={"state": RunState.CANCELLED},
         )
+        queue.wake("ledger.tasks.sweep")
     run.refresh_from_db()
     log.info("run cancelled", run=run.key, by=by.get_username())
     return run

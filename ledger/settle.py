@@ -12,7 +12,7 @@ import structlog
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
-from cleanup_project.base import sqlfiles
+from cleanup_project.base import queue, sqlfiles
 from ledger import outcomes
 from ledger.claim import Batch
 from ledger.outcomes import Verdict
@@ -88,6 +88,7 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
             },
         )
     outcomes.tally(gone)
+    queue.wake("webhooks.tasks.dispatch")
 
 
 def notice(issued: Issued, issuer: Issuer) -> Notice:

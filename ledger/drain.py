@@ -1,0 +1,147 @@
+"""Work through what is due in one bucket: reserve, claim, execute, settle, until nothing is due or the budget is over."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+
+from cleanup_project.base import limits
+from ledger import claim, pace
+from ledger.execute import Stores, execute
+from ledger.outcomes import Verdict
+from ledger.settle import Settled, settle
+from retention.models import Bucket
+from retention.storage import store_for
+
+SLOTS: Final = 10  # drains at a time in one bucket
+LOCK_CLASS: Final = 0x44524E00  # first key of the two-part advisory locks of a bucket's slots; the slot is added
+SETTLE_AGAIN: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; within the lease
+EMPTY_TURNS: Final = 3  # turns without a command, after which a bucket has nothing that may go on
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Drained:
+    """What one drain did. `more`: it ended by its budget or the bucket's rate, not because nothing was due."""
+
+    claimed: int = 0
+    commands: int = 0
+    gone: int = 0
+    late: int = 0
+    paused: str = ""
+    more: bool = False
+
+    def add(self, settled: Settled) -> None:
+        self.commands += settled.commands
+        self.gone += settled.gone
+        self.late += settled.late
+
+
+def drain(
+    bucket_id: int,
+    *,
+    budget_seconds: float = limits.DRAIN_BUDGET,
+    stores: Stores = store_for,
+    progress: Callable[[Drained], object] = lambda drained: None,
+) -> Drained:
+    """Drain one bucket. At most SLOTS drains share it; one too many does nothing."""
+    until = time.monotonic() + budget_seconds
+    done = Drained()
+    with slot(bucket_id) as free, structlog.contextvars.bound_contextvars(bucket=bucket_id):
+        empty = 0
+        while free and empty < EMPTY_TURNS:
+            if time.monotonic() >= until:
+                done.more = True
+                break
+            before = done.claimed
+            if not step(bucket_id, done, stores):
+                break
+            empty = empty + 1 if done.claimed == before else 0
+            progress(done)
+    if done.claimed:
+        log.info("drained", commands=done.commands, gone=done.gone, late=done.late, paused=done.paused)
+    return done
+
+
+def step(bucket_id: int, done: Drained, stores: Stores) -> bool:
+    """One turn: False where the bucket should be left alone now."""
+    bucket = Bucket.objects.get(pk=bucket_id)
+    turn = claim.next_turn(bucket_id)
+    if turn is None:
+        return False
+    size = min(claim.BATCH, max(1, bucket.keys_per_second))
+    if not pace.reserve(bucket_id, size):
+        done.more = True
+        return False
+    batch = claim.claim(bucket_id, *turn, bucket.settle_seconds, size)
+    targets = sum(len(each.targets) for each in batch.commands)
+    pace.correct(bucket_id, targets - size)
+    done.claimed += batch.claimed
+    if not batch.commands:
+        return True
+    executed = execute(batch, stores)
+    done.add(settle_surely(batch, executed.verdicts))
+    if executed.throttled:
+        pace.slow_down(bucket_id)
+    else:
+        pace.speed_up(bucket)
+    if executed.pause is not None:
+        done.paused = f"{executed.pause.kind}: {executed.pause.code} {executed.pause.message}".strip()
+        log.error("bucket left alone", reason=done.paused)
+        return False
+    return True
+
+
+def settle_surely(batch: claim.Batch, verdicts: Sequence[Verdict]) -> Settled:
+    """Settle, and where the database went away, again: whether the lost COMMIT had counted, settling finds out itself."""
+    for waiting in SETTLE_AGAIN:
+        try:
+            return settle(batch, verdicts)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("settling again", error=str(error).strip())
+            connection.close()
+            time.sleep(waiting)
+    return settle(batch, verdicts)
+
+
+@contextmanager
+def slot(bucket_id: int) -> Iterator[bool]:
+    """One of the bucket's slots, as a session lock, which a dying worker gives back by itself; False: all are taken."""
+    taken = None
+    with connection.cursor() as cursor:
+        for number in range(SLOTS):
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS + number, bucket_id])
+            if cursor.fetchone()[0]:
+                taken = number
+                break
+    try:
+        yield taken is not None
+    finally:
+        if taken is not None:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS + taken, bucket_id])
+
+
+def due_buckets() -> list[int]:
+    """Buckets in which commands are due, the one whose last turn is longest ago first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT t.bucket_id FROM ledger_turn t
+            WHERE EXISTS (
+                SELECT FROM unnest(ARRAY[0, 1, 2]::smallint[]) AS p(priority)
+                JOIN ledger_cleanupcommand c ON c.state = 'ready' AND c.bucket_id = t.bucket_id
+                    AND c.tenant_id = t.tenant_id AND c.priority = p.priority AND c.due_at <= now()
+                    AND (c.lease_until IS NULL OR c.lease_until < now())
+            )
+            GROUP BY t.bucket_id ORDER BY min(t.last_turn)
+            """
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+

@@ -1,0 +1,90 @@
+-- Turn the items of one sealed part into commands: new ones, adopted ones, and those that cannot be. Parameters: run, part,
+-- tenant, policy bigint. The caller holds the run's row, the tenant's hold lock, and the rows of every target in id order.
+WITH item AS MATERIALIZED (
+    SELECT i.id, i.ordinal, i.command_key, i.revision_id, i.eligible_since, i.target_count, i.bytes, i.line::json AS line,
+        r.priority
+    FROM ledger_manifestitem i JOIN retention_policyrevision r ON r.id = i.revision_id
+    WHERE i.part_id = %(part)s AND i.run_id = %(run)s AND i.ordinal BETWEEN %(first)s AND %(last)s
+),
+target AS MATERIALIZED (
+    SELECT item.command_key, t.*, b.id AS bucket_id
+    FROM item
+    CROSS JOIN LATERAL json_to_recordset(item.line -> 'targets') WITH ORDINALITY AS t (
+        bucket text, etag text, incarnation text, key text, object_version bigint, role text, size bigint,
+        stored_at timestamptz, version_id text, place bigint
+    )
+    JOIN retention_objectversion v ON v.id = t.object_version
+    JOIN retention_bucket b ON b.id = v.bucket_id
+),
+taken AS (
+    SELECT DISTINCT target.command_key FROM target
+    JOIN ledger_commandtarget o ON o.object_version_id = target.object_version AND o.active
+),
+known AS MATERIALIZED (
+    SELECT c.id, c.key, c.state, c.cycle, c.lease_until, c.inspect_due, c.held_by, c.held_until
+    FROM ledger_cleanupcommand c JOIN item ON item.command_key = c.key
+    ORDER BY c.id FOR NO KEY UPDATE OF c
+),
+created AS (
+    INSERT INTO ledger_cleanupcommand (
+        key, tenant_id, bucket_id, policy_id, revision_id, asset, run_id, item_id, target_count, bytes, eligible_since,
+        state, priority, due_at
+    )
+    SELECT
+        item.command_key, %(tenant)s, first.bucket_id, %(policy)s, item.revision_id, item.line ->> 'asset', %(run)s,
+        item.id, item.target_count, item.bytes, item.eligible_since, 'ready', item.priority, now()
+    FROM item
+    JOIN target first ON first.command_key = item.command_key AND first.place = 1
+    WHERE item.command_key NOT IN (SELECT key FROM known) AND item.command_key NOT IN (SELECT command_key FROM taken)
+    ORDER BY item.ordinal
+    RETURNING id, key
+),
+targets AS (
+    INSERT INTO ledger_commandtarget (
+        command_id, ordinal, object_version_id, bucket_id, key, version_id, incarnation, etag, size, stored_at, role
+    )
+    SELECT
+        created.id, target.place, target.object_version, target.bucket_id, target.key, target.version_id,
+        target.incarnation, target.etag, target.size, target.stored_at, target.role
+    FROM target JOIN created ON created.key = target.command_key
+    ORDER BY created.id, target.place
+),
+adoptable AS MATERIALIZED (
+    -- Ready ones of an earlier run are taken over as they are; parked ones begin another cycle, unless a lock of the store
+    -- still runs, a look is owed, or another command has taken one of their objects since.
+    SELECT known.id, known.cycle, known.state, item.id AS item_id, item.priority, item.eligible_since
+    FROM known JOIN item ON item.command_key = known.key
+    WHERE known.state = 'ready' OR (
+        known.state IN ('held', 'dead', 'withdrawn') AND known.inspect_due IS NULL
+        AND (known.held_until IS NULL OR known.held_until <= now())
+        AND NOT EXISTS (
+            SELECT FROM ledger_commandtarget own
+            JOIN ledger_commandtarget o ON o.object_version_id = own.object_version_id AND o.active
+            WHERE own.command_id = known.id AND o.command_id <> known.id
+        )
+    )
+),
+decided AS (
+    INSERT INTO ledger_decision (command_id, cycle, kind, run_id, reason, repair, at)
+    SELECT id, cycle + 1, 'adopted', %(run)s, 'Found eligible again by an authorised run.', '', now()
+    FROM adoptable WHERE state <> 'ready' ORDER BY id
+),
+skipped AS (
+    INSERT INTO ledger_skippeditem (run_id, item_id, command_key, reason, at)
+    SELECT %(run)s, item.id, item.command_key, CASE
+        WHEN known.id IS NULL THEN 'Another command already has one of its objects.'
+        WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
+        WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'
+        WHEN known.held_until > now() THEN 'The store still retains it.'
+        ELSE 'Another command has taken one of its objects since.'
+    END, now()
+    FROM item LEFT JOIN known ON known.key = item.command_key
+    WHERE item.command_key NOT IN (SELECT key FROM created) AND item.id NOT IN (SELECT item_id FROM adoptable)
+    ORDER BY item.ordinal
+    RETURNING id
+)
+SELECT
+    (SELECT count(*) FROM created),
+    (SELECT array_agg(ARRAY[id, item_id, priority::bigint, (state <> 'ready')::bigint] ORDER BY id) FROM adoptable),
+    (SELECT count(*) FROM skipped),
+    (SELECT array_agg(DISTINCT bucket_id) FROM target WHERE place = 1)

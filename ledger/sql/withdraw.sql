@@ -1,0 +1,20 @@
+-- Withdraw a chunk of what may never be executed: commands of cancelled runs, and of revisions that another has superseded.
+-- Leased ones are their workers' to give back, and those in doubt must be looked at first. Parameters: limit.
+WITH doomed AS MATERIALIZED (
+    SELECT c.id, c.run_id, 'The run was cancelled: ' || r.end_reason AS reason
+    FROM ledger_cleanuprun r JOIN ledger_cleanupcommand c ON c.run_id = r.id AND c.state = 'ready'
+    WHERE r.state = 'cancelled' AND c.lease_until IS NULL AND c.inspect_due IS NULL
+    ORDER BY c.id LIMIT %(limit)s FOR NO KEY UPDATE OF c
+),
+withdrawn AS (
+    UPDATE ledger_cleanupcommand c SET state = 'withdrawn', reason = doomed.reason, changed_at = statement_timestamp()
+    FROM doomed WHERE c.id = doomed.id AND c.id = ANY (ARRAY(SELECT id FROM doomed))
+),
+released AS (
+    UPDATE ledger_commandtarget t SET active = false
+    WHERE t.command_id = ANY (ARRAY(SELECT id FROM doomed)) AND t.active
+),
+tallied AS (
+    INSERT INTO ledger_runtally (run_id, outcome, commands) SELECT run_id, 'withdrawn', count(*) FROM doomed GROUP BY run_id
+)
+SELECT count(*) FROM doomed

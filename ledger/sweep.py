@@ -1,0 +1,53 @@
+"""Ring again for whatever waits in the ledger. A lost message costs one round of this, and nothing else."""
+
+from collections.abc import Mapping
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from cleanup_project.base import queue
+from ledger import closing, drain, runs
+from ledger.models import CleanupCommand, CleanupRun
+from ledger.states import CommandState, RunState
+from webhooks import sweep as webhooks
+
+
+def sweep() -> Mapping[str, int]:
+    """One round; returns what it found, by name. Also runs outside of the queue, as `manage.py sweep`."""
+    return {
+        "cooled": runs.authorise_cooled(),
+        "withdrawn": closing.withdraw_cancelled(),
+        "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),
+        "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
+        "draining": ring_each("ledger.tasks.drain", drain.due_buckets()),
+        "late_evidence": ring_each("ledger.tasks.reconcile", [None] if late_evidence() else []),
+        **webhooks.sweep(),
+        "notified": closing.notify(),
+        "closed": closing.close_drained(),
+    }
+
+
+def ring_each(task: str, arguments: list[int] | list[None]) -> int:
+    with transaction.atomic():
+        for argument in arguments:
+            queue.wake(task, argument)
+    return len(arguments)
+
+
+def unfinished_scans() -> list[int]:
+    """Runs whose scan nobody has gone on with for a minute."""
+    scanning = CleanupRun.objects.filter(state=RunState.SCANNING, opened_at__lt=Now() - queue.TICK_EVERY)
+    recent = Q(parts__frozen_at__gt=Now() - queue.TICK_EVERY)
+    return list(scanning.exclude(pk__in=scanning.filter(recent).values("pk")).values_list("pk", flat=True))
+
+
+def unpublished_runs() -> list[int]:
+    """Authorised runs, and draining ones of which parts are still to be published."""
+    waiting = CleanupRun.objects.filter(state__in=[RunState.AUTHORISED, RunState.DRAINING]).order_by("pk")
+    return [run.pk for run in waiting if run.parts.filter(number=run.published_parts + 1).exists()]
+
+
+def late_evidence() -> bool:
+    asked = CleanupCommand.objects.filter(Q(inspect_due__lte=Now()) & ~Q(state=CommandState.READY))
+    return asked.exists()
