@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ledger.claim import Claimed, Target
+from ledger.batch import Claimed, Target
 from ledger.failures import Then, Trouble, rule_of
 from retention.storage import (
     STOPPED_CODE,

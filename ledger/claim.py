@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 from django.db import connection, transaction
 
 from cleanup_project.base import sqlfiles
+from ledger.batch import Batch, Claimed, Target
 from ledger.failures import MAX_LEASE_LOSSES, Trouble
 from ledger.outcomes import Verdict, lock, write
 from retention import control, holds
@@ -30,59 +31,6 @@ DELETE_SECONDS: Final = 60  # the longest that one delete call may take
 SPARE_SECONDS: Final = 120
 OLDEST_EVERY: Final = 10  # every so many turns the oldest due priority comes first, whatever it is
 WAIT_FOR_OLDER: Final = 2.0  # seconds
-
-
-@dataclass(slots=True)
-class Target:
-    """One version that is still to go, or (`gone_at`) went before."""
-
-    id: int
-    ordinal: int
-    object_version_id: int
-    bucket_id: int
-    ref: VersionRef
-    etag: str
-    size: int
-    role: str
-    stored_at: datetime
-    listed_at: datetime | None
-    gone_at: datetime | str | None
-    evidence: dict[str, Any] | None
-
-
-@dataclass(slots=True)
-class Claimed:
-    """A command under our lease. With `inspect_due`, an earlier request may have been executed: look, and nothing else."""
-
-    id: int
-    key: str
-    token: int
-    cycle: int
-    attempts: int
-    lease_losses: int
-    inspect_due: datetime | None
-    taken_over: bool
-    run_id: int
-    item_id: int
-    policy_id: int
-    revision_id: int
-    asset: str
-    claims: int
-    targets: list[Target] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Batch:
-    """Claimed commands of one tenant and bucket. `send_until`: time.monotonic() after which nothing may be sent."""
-
-    tenant_id: int
-    bucket_id: int
-    epoch: int
-    claimed_at: datetime
-    send_until: float
-    worker: str
-    commands: list[Claimed]
-    claimed: int
 
 
 @cache
@@ -184,9 +132,12 @@ def sift(
 
 
 def target_of(row: tuple[Any, ...]) -> Target:
-    _, pk, ordinal, version, bucket, key, version_id, *rest, gone_at, evidence, _hold, _on, _superseded, _waits = row
-    seen = json.loads(evidence) if isinstance(evidence, str) else evidence
-    return Target(pk, ordinal, version, bucket, VersionRef(key, version_id), *rest, gone_at, seen)
+    _, pk, ordinal, version, bucket, key, version_id, etag, size, role, stored_at, listed_at, gone_at, evidence = row[
+        :14
+    ]
+    seen = json.loads(evidence) if evidence else None
+    ref = VersionRef(key, version_id)
+    return Target(pk, ordinal, version, bucket, ref, etag, size, role, stored_at, listed_at, gone_at, seen)
 
 
 def obstacle(command: Claimed, facts: Sequence[Sequence[Any]]) -> Verdict | None:
@@ -219,7 +170,9 @@ def older_version(command: Claimed) -> Verdict:
         waits = cursor.fetchone()[0]
     if waits:
         return Verdict.later(command, WAIT_FOR_OLDER)
-    return Verdict.dead(command, Trouble.OLDER_VERSION, "An older version of its key is present, and not on its way out.")
+    return Verdict.dead(
+        command, Trouble.OLDER_VERSION, "An older version of its key is present, and not on its way out."
+    )
 
 
 def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
@@ -233,7 +186,8 @@ def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
         going, verdicts = sift(ours, check([each.id for each in ours], batch.tenant_id))
         kept = [each for each in going if refused is not None and (each.run_id, each.policy_id) not in refused]
         verdicts = [
-            each if each.outcome else Verdict.not_sent(each.command, "Not now.", each.due_in or 0.0) for each in verdicts
+            each if each.outcome else Verdict.not_sent(each.command, "Not now.", each.due_in or 0.0)
+            for each in verdicts
         ]
         left = {each.id for each in kept}
         verdicts += [Verdict.not_sent(each, "Stopped, paused or suspended.") for each in going if each.id not in left]

@@ -35,7 +35,7 @@ def close_drained() -> int:
 
 
 def close(run_id: int) -> bool:
-    """Close a run if everything is published, nothing is ready, and its counts add up. A mismatch keeps it open and alarms."""
+    """Close a run if all is published, nothing is ready, and its counts add up. A mismatch keeps it open and alarms."""
     with transaction.atomic():
         run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run_id)
         if run.state != RunState.DRAINING or run.parts.filter(number__gt=run.published_parts).exists():
@@ -73,7 +73,8 @@ def notify() -> int:
     Runs in a transaction after the deliveries' own: inside of it, two deliveries that end at once would each see the
     other open.
     """
-    total, after = 0, 0
+    total: int = 0
+    after = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(sqlfiles.read(__file__, "notify.sql"), {"after": after, "limit": CHUNK})

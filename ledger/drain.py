@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection, transaction
 
-from cleanup_project.base import limits
+from cleanup_project.base import limits, queue
 from ledger import claim, pace
+from ledger.batch import Batch
 from ledger.execute import Stores, execute
+from ledger.models import CleanupRun
 from ledger.outcomes import Verdict
 from ledger.settle import Settled, settle
+from ledger.states import RunState
 from retention.models import Bucket
 from retention.storage import store_for
 
@@ -97,7 +100,7 @@ def step(bucket_id: int, done: Drained, stores: Stores) -> bool:
     return True
 
 
-def settle_surely(batch: claim.Batch, verdicts: Sequence[Verdict]) -> Settled:
+def settle_surely(batch: Batch, verdicts: Sequence[Verdict]) -> Settled:
     """Settle, and where the database went away, again: whether the lost COMMIT had counted, settling finds out itself."""
     for waiting in SETTLE_AGAIN:
         try:
@@ -127,6 +130,15 @@ def slot(bucket_id: int) -> Iterator[bool]:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LOCK_CLASS + taken, bucket_id])
 
 
+def after(bucket_id: int, *, more: bool) -> None:
+    """Ring for what follows a drain: another, where work is left, and the runs that wait for their commands' end."""
+    with transaction.atomic():
+        if more:
+            queue.wake("ledger.tasks.drain", bucket_id)
+        for pk in CleanupRun.objects.filter(state=RunState.DRAINING).order_by("pk").values_list("pk", flat=True):
+            queue.wake("ledger.tasks.publish", pk)
+
+
 def due_buckets() -> list[int]:
     """Buckets in which commands are due, the one whose last turn is longest ago first."""
     with connection.cursor() as cursor:
@@ -143,5 +155,3 @@ def due_buckets() -> list[int]:
             """
         )
         return [row[0] for row in cursor.fetchall()]
-
-

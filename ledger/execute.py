@@ -15,7 +15,8 @@ from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
 from ledger import answers, claim, pace
 from ledger.answers import Look
-from ledger.claim import DELETE_SECONDS, Batch, Claimed, Target
+from ledger.batch import Batch, Claimed, Target
+from ledger.claim import DELETE_SECONDS
 from ledger.failures import Then, Trouble, rule_of
 from ledger.outcomes import Outcome, Verdict
 from retention import control
@@ -172,7 +173,9 @@ class Job:
         unseen = answers.note_gone(command, seen)
         if all(target.gone_at for target in command.targets):
             return Verdict.gone(command, Outcome.DELETED, sent=True)
-        said = [self.answers[target.id] for target in command.targets if target.id in self.answers and not target.gone_at]
+        said = [
+            self.answers[target.id] for target in command.targets if target.id in self.answers and not target.gone_at
+        ]
         failures = [answer for answer in said if answer.failure is not None]
         self.done.throttled |= any(each.failure.kind is FailureClass.THROTTLED for each in failures if each.failure)
         for each in failures:
@@ -261,5 +264,3 @@ def asked_before(command: Claimed) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT EXISTS (SELECT FROM ledger_request WHERE command_id = %s)", [command.id])
         return bool(cursor.fetchone()[0])
-
-

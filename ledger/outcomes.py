@@ -7,18 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from django.db import connection
 
 from cleanup_project.base import sqlfiles
 from ledger import retry
+from ledger.batch import Batch, Claimed
 from ledger.failures import Then, rule_of
 from ledger.models import Attempt, CleanupCommand
 from ledger.states import CommandState
-
-if TYPE_CHECKING:
-    from ledger.claim import Batch, Claimed
 
 Outcome = Attempt.Outcome
 
@@ -31,7 +29,7 @@ class Verdict:
     `sent`: a request of this token may have reached the store.
     """
 
-    command: "Claimed"
+    command: Claimed
     outcome: Attempt.Outcome | None
     state: CommandState = CommandState.READY
     charged: bool = False
@@ -46,43 +44,49 @@ class Verdict:
     reason: str = ""
 
     @classmethod
-    def gone(cls, command: "Claimed", outcome: Attempt.Outcome, *, sent: bool) -> Self:
+    def gone(cls, command: Claimed, outcome: Attempt.Outcome, *, sent: bool) -> Self:
         """Every target is confirmed gone; the evidence stands on the targets."""
         return cls(command, outcome, CommandState.DELETED, sent=sent)
 
     @classmethod
-    def later(cls, command: "Claimed", seconds: float) -> Self:
+    def later(cls, command: Claimed, seconds: float) -> Self:
         """Not now, and no fault of anybody's. A look that is owed stays owed."""
         return cls(command, None, due_in=seconds, inspect_in=seconds if command.inspect_due else None)
 
     @classmethod
-    def not_sent(cls, command: "Claimed", detail: str, seconds: float = 0.0) -> Self:
+    def not_sent(cls, command: Claimed, detail: str, seconds: float = 0.0) -> Self:
         """A request was committed, and then not sent."""
         return cls(command, Outcome.NOT_SENT, detail=detail, due_in=seconds)
 
     @classmethod
-    def held(cls, command: "Claimed", *, hold_id: int, detail: str) -> Self:
+    def held(cls, command: Claimed, *, hold_id: int, detail: str) -> Self:
         by = CleanupCommand.HeldBy.US
         return cls(command, Outcome.HELD, CommandState.HELD, held_by=by, hold_id=hold_id, detail=detail)
 
     @classmethod
-    def withdrawn(cls, command: "Claimed", reason: str) -> Self:
+    def withdrawn(cls, command: Claimed, reason: str) -> Self:
         return cls(command, Outcome.WITHDRAWN, CommandState.WITHDRAWN, reason=reason, detail=reason)
 
     @classmethod
-    def dead(cls, command: "Claimed", failure_class: str, detail: str, *, sent: bool = False) -> Self:
+    def dead(cls, command: Claimed, failure_class: str, detail: str, *, sent: bool = False) -> Self:
         return cls(
-            command, Outcome.FAILED, CommandState.DEAD, charged=True, failure_class=failure_class, detail=detail, sent=sent
+            command,
+            Outcome.FAILED,
+            CommandState.DEAD,
+            charged=True,
+            failure_class=failure_class,
+            detail=detail,
+            sent=sent,
         )
 
     @classmethod
-    def present(cls, command: "Claimed") -> Self:
+    def present(cls, command: Claimed) -> Self:
         """Inspected after a request in doubt: still there, so it is tried again."""
         rule = rule_of("transient")
         return cls(command, Outcome.PRESENT, due_in=retry.delay(rule, command.attempts))
 
     @classmethod
-    def ambiguous(cls, command: "Claimed", failure_class: str, detail: str, settle_seconds: float) -> Self:
+    def ambiguous(cls, command: Claimed, failure_class: str, detail: str, settle_seconds: float) -> Self:
         """May have been executed: only an inspection after the settle time leads on."""
         charged = rule_of(failure_class).charged
         return cls(
@@ -97,7 +101,7 @@ class Verdict:
         )
 
     @classmethod
-    def unseen(cls, command: "Claimed", failure_class: str, detail: str, settle_seconds: float) -> Self:
+    def unseen(cls, command: Claimed, failure_class: str, detail: str, settle_seconds: float) -> Self:
         """The look that is owed saw nothing: it stays owed, however often; too often, and a person is told."""
         rule = rule_of(failure_class)
         waiting = max(settle_seconds, retry.delay(rule, command.attempts + 1))
@@ -109,7 +113,7 @@ class Verdict:
     @classmethod
     def failed(
         cls,
-        command: "Claimed",
+        command: Claimed,
         failure_class: str,
         detail: str,
         *,
@@ -136,7 +140,7 @@ class Verdict:
         )  # fmt: skip
 
 
-def lock(commands: Sequence["Claimed"]) -> tuple[datetime, set[int]]:
+def lock(commands: Sequence[Claimed]) -> tuple[datetime, set[int]]:
     """Lock, in order of id, the commands that still carry our tokens; returns the database's time and their ids.
 
     Expiry alone does not matter: the token decides.
@@ -158,7 +162,7 @@ def lock(commands: Sequence["Claimed"]) -> tuple[datetime, set[int]]:
         return cursor.fetchone()[0], mine
 
 
-def write(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+def write(batch: Batch, verdicts: Sequence[Verdict]) -> None:
     """Write every verdict but success: attempts, commands, and for what is parked its targets, quarantine and tallies."""
     if not verdicts:
         return
@@ -170,7 +174,7 @@ def write(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
         park(batch, parked)
 
 
-def record_attempts(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+def record_attempts(batch: Batch, verdicts: Sequence[Verdict]) -> None:
     told = [each for each in verdicts if each.outcome is not None]
     if told:
         with connection.cursor() as cursor:
@@ -202,16 +206,14 @@ def attempt_columns(verdicts: Sequence[Verdict], *, late: bool) -> list[list[Any
 
 def columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
     """The parameters of `sql/outcome.sql`."""
-    fields = (
-        "state charged failure_class due_in inspect_in held_by held_until hold_id reason"
-    ).split()
+    fields = ["state", "charged", "failure_class", "due_in", "inspect_in", "held_by", "held_until", "hold_id", "reason"]
     arrays: dict[str, list[Any]] = {name: [getattr(each, name) for each in verdicts] for name in fields}
     arrays["id"] = [each.command.id for each in verdicts]
     arrays["seen"] = [each.command.inspect_due for each in verdicts]
     return arrays
 
 
-def park(batch: "Batch", verdicts: Sequence[Verdict]) -> None:
+def park(batch: Batch, verdicts: Sequence[Verdict]) -> None:
     """The rest of what follows for held, dead and withdrawn commands."""
     with connection.cursor() as cursor:
         cursor.execute(

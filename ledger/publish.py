@@ -99,5 +99,3 @@ def make_ready(tenant_id: int, bucket_ids: list[int]) -> None:
                 [bucket.pk, tenant_id],
             )
         queue.wake("ledger.tasks.drain", bucket.pk)
-
-

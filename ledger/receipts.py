@@ -1,4 +1,4 @@
-"""Receipts: what is gone, why, on whose authority, how it was done and how it was seen. docs/receipts.md explains each member.
+"""Receipts: what is gone, why, on whose authority, how it was done and how it was seen (docs/receipts.md).
 
 A receipt names objects by keyed commitments: whoever knows bucket, key and version id, and is given the tenant's salt, can
 check that a receipt speaks of that object; nobody can read the key out of it.
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from django.db import connection
 
 from cleanup_project.base import canonical, vault
-from ledger.claim import Claimed, Target
+from ledger.batch import Claimed, Target
 from ledger.models import CleanupRun, TenantSalt
 from ledger.outcomes import Verdict
 from retention.models import PolicyRevision, Tenant
@@ -39,17 +39,21 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What many receipts share, as pieces of canonical JSON: the run's and the revision's part."""
+class Shared:
+    """What many receipts have in common, as pieces of canonical JSON, each ready to stand in its place."""
 
-    run: str
+    approval: str
+    authority: str
+    manifest: str
     policy: str
 
 
 class Issuer:
     """Makes the receipts of one settlement; reads what they share once."""
 
-    def __init__(self, tenant_id: int, at: datetime, worker: str, commands: Sequence[Claimed], buckets: Mapping[int, str]):
+    def __init__(
+        self, tenant_id: int, at: datetime, worker: str, commands: Sequence[Claimed], buckets: Mapping[int, str]
+    ):
         self.tenant = Tenant.objects.values_list("code", flat=True).get(pk=tenant_id)
         self.salt = salt(tenant_id)
         self.at, self.worker, self.buckets = canonical.instant(at), canonical.text(worker), buckets
@@ -58,47 +62,31 @@ class Issuer:
         self.revisions = {each.pk: each for each in PolicyRevision.objects.select_related("policy").filter(
             pk__in={each.revision_id for each in commands})}  # fmt: skip
         self.why = reasons([each.item_id for each in commands])
-        self.constant: dict[tuple[int, int], tuple[str, str, str]] = {}
+        self.known: dict[tuple[int, int], Shared] = {}
 
     def issue(self, verdict: Verdict, event_id: str) -> Issued:
         """One receipt, put together by hand in the order of its members: a tenth of the time of an encoder's."""
         command = verdict.command
         text = canonical.text
-        approval, policy, run = self.shared(command)
+        shared = self.shared(command)
         ordinal, digest, why = self.why[command.item_id]
         targets = ",".join(self.target(each) for each in command.targets)
-        attempts = command.attempts + 1
         body = (
-            f'{{{approval},"asset":{text(command.asset)},"attempts":{attempts},{policy[0]}'
-            f'"command_key":{text(command.key)},"copies":"{COPIES}","cycle":{command.cycle},"event_id":"{event_id}",'
-            f'"issued_at":"{self.at}","manifest":{{"item":"{digest}","ordinal":{ordinal},{run}}},"method":"{METHOD}",'
-            f'"outcome":"{verdict.outcome}",{policy[1]},"schema":{SCHEMA},"targets":[{targets}],'
+            f'{{"approval":{shared.approval},"asset":{text(command.asset)},"attempts":{command.attempts + 1},'
+            f'"authority":{shared.authority},"command_key":{text(command.key)},"copies":"{COPIES}",'
+            f'"cycle":{command.cycle},"event_id":"{event_id}","issued_at":"{self.at}",'
+            f'"manifest":{{"item":"{digest}","ordinal":{ordinal},{shared.manifest}}},"method":"{METHOD}",'
+            f'"outcome":"{verdict.outcome}","policy":{shared.policy},"schema":{SCHEMA},"targets":[{targets}],'
             f'"tenant":"{self.tenant}","tool":"{TOOL}","why":{why},"worker":{self.worker}}}'
         ).encode()
         return Issued(command, str(verdict.outcome), event_id, body, sha256(body).digest())
 
-    def shared(self, command: Claimed) -> tuple[str, tuple[str, str], str]:
-        """The approval, the policy's two pieces and the run's piece of a command's receipt."""
-        found = self.constant.get((command.run_id, command.revision_id))
+    def shared(self, command: Claimed) -> Shared:
+        found = self.known.get((command.run_id, command.revision_id))
         if found is None:
-            found = self.constant[command.run_id, command.revision_id] = self.pieces(
-                self.runs[command.run_id], self.revisions[command.revision_id]
-            )
+            found = share(self.runs[command.run_id], self.revisions[command.revision_id])
+            self.known[command.run_id, command.revision_id] = found
         return found
-
-    def pieces(self, run: CleanupRun, revision: PolicyRevision) -> Any:
-        approver = run.authorised_by.get_username() if run.authorised_by else None
-        approval = {
-            "at": canonical.instant(run.authorised_at) if run.authorised_at else None,
-            "by": approver,
-            "words": run.authorisation,
-        }
-        policy = {"code": revision.policy.code, "revision": revision.number, "title": revision.title}
-        return (
-            f'"approval":{canonical.text(approval)}',
-            (f'"authority":{canonical.text(revision.authority)},', f'"policy":{canonical.text(policy)}'),
-            f'"root":"{run.manifest_root}","run":{canonical.text(run.key)}',
-        )
 
     def target(self, target: Target) -> str:
         seen = target.evidence or {}
@@ -110,6 +98,21 @@ class Issuer:
 
     def commitment(self, target: Target) -> str:
         return commitment(self.salt, self.buckets[target.bucket_id], target.ref.key, target.ref.version_id)
+
+
+def share(run: CleanupRun, revision: PolicyRevision) -> Shared:
+    approval = {
+        "at": canonical.instant(run.authorised_at) if run.authorised_at else None,
+        "by": run.authorised_by.get_username() if run.authorised_by else None,
+        "words": run.authorisation,
+    }
+    policy = {"code": revision.policy.code, "revision": revision.number, "title": revision.title}
+    return Shared(
+        canonical.text(approval),
+        canonical.text(revision.authority),
+        f'"root":"{run.manifest_root}","run":{canonical.text(run.key)}',
+        canonical.text(policy),
+    )
 
 
 def commitment(salt: bytes, bucket: str, key: str, version_id: str) -> str:

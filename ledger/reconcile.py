@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import clock
 from ledger import claim, settle
-from ledger.claim import Batch, Claimed
+from ledger.batch import Batch, Claimed
 from ledger.execute import Stores, execute
 from ledger.models import CleanupCommand, DeadLetter, Incident
 from ledger.outcomes import Outcome, Verdict

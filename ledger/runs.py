@@ -157,7 +157,9 @@ def approve(*, run: CleanupRun, by: User, manifest_root: str, reason: str) -> Cl
         if run.state != RunState.NEEDS_APPROVAL:
             raise LedgerError(f"{run} does not wait for an approval: it is {run.get_state_display()}.")
         if manifest_root.strip().lower() != run.manifest_root:
-            raise LedgerError("That is not the root of this manifest: read it again, and name the root that it has now.")
+            raise LedgerError(
+                "That is not the root of this manifest: read it again, and name the root that it has now."
+            )
         state = authorised_state(used_revisions(run))
         fields = entering(run, state) | {"authorised_by": by, "authorisation": reason}
         CleanupRun.objects.filter(pk=run.pk).update(state=state, **fields)
@@ -171,7 +173,9 @@ def approve(*, run: CleanupRun, by: User, manifest_root: str, reason: str) -> Cl
 def authorise_cooled() -> int:
     """Authorise runs whose cooling-off time is over; returns how many."""
     cooled = 0
-    for pk in CleanupRun.objects.filter(state=RunState.COOLING_OFF, cooling_until__lte=Now()).values_list("pk", flat=True):
+    for pk in CleanupRun.objects.filter(state=RunState.COOLING_OFF, cooling_until__lte=Now()).values_list(
+        "pk", flat=True
+    ):
         with transaction.atomic():
             run = CleanupRun.objects.select_for_update(no_key=True).get(pk=pk)
             if run.state == RunState.COOLING_OFF:

@@ -3,6 +3,7 @@
 Locks in the order of the whole product: object versions, commands, targets, lanes, deliveries; tallies last.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,11 +11,10 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from psycopg.types.json import Jsonb
 
 from cleanup_project.base import queue, sqlfiles
 from ledger import outcomes
-from ledger.claim import Batch
+from ledger.batch import Batch, Target
 from ledger.outcomes import Verdict
 from ledger.receipts import EVENT, Issued, Issuer
 from ledger.states import CommandState
@@ -126,7 +126,7 @@ def target_columns(verdicts: Sequence[Verdict]) -> list[list[Any]]:
 
 def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
     """Keep the evidence of targets that went while others of their command did not."""
-    parts = [
+    parts: list[Target] = [
         target
         for each in verdicts
         if each.state is not CommandState.DELETED
@@ -138,7 +138,7 @@ def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(
             "UPDATE ledger_commandtarget SET gone_at = %s, evidence = %s WHERE id = %s AND gone_at IS NULL",
-            [(target.gone_at, Jsonb(target.evidence), target.id) for target in parts],
+            [(target.gone_at, json.dumps(target.evidence), target.id) for target in parts],
         )
 
 

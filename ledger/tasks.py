@@ -3,7 +3,11 @@
 import time
 
 from cleanup_project.base import limits, queue
-from ledger import manifest
+from ledger import closing, manifest
+from ledger import drain as draining
+from ledger import publish as publishing
+from ledger import reconcile as reconciling
+from ledger import sweep as sweeping
 
 
 @queue.task(queue=queue.WORK)
@@ -13,3 +17,35 @@ def freeze(run_id: int) -> None:
     while manifest.freeze_part(run_id) is not None:
         if time.monotonic() > until:
             return queue.wake("ledger.tasks.freeze", run_id)
+
+
+@queue.task(queue=queue.WORK)
+def publish(run_id: int) -> None:
+    """Publish what may be ahead, and close the run when it has come to its end."""
+    publishing.publish(run_id)
+    closing.close(run_id)
+
+
+@queue.task(queue=queue.WORK)
+def drain(bucket_id: int) -> None:
+    """Work through what is due in a bucket, and ring for what follows."""
+    drained = draining.drain(bucket_id)
+    draining.after(bucket_id, more=drained.more)
+
+
+@queue.task(queue=queue.WORK)
+def notify() -> None:
+    """Mark commands whose notices are all acknowledged."""
+    closing.notify()
+
+
+@queue.task(queue=queue.WORK)
+def reconcile() -> None:
+    """Look at what late evidence asks about."""
+    reconciling.look_again()
+
+
+@queue.task(queue=queue.CONTROL)
+def sweep() -> None:
+    """Ring again for whatever waits."""
+    sweeping.sweep()
