@@ -1,0 +1,41 @@
+"""An event is settled once nothing of it is owed any more. Whoever asked for it is rung, and looks."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from cleanup_project.base import queue
+
+CHUNK: Final = 1000
+
+
+def settle(event_ids: Iterable[int]) -> int:
+    """Settle those of the events whose deliveries are all delivered or cancelled; returns how many.
+
+    In a transaction of its own, after the one that ended a delivery: two that end at once each see the other open.
+    """
+    wanted = sorted(set(event_ids))
+    if not wanted:
+        return 0
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT FROM webhooks_outboxevent WHERE id = ANY(%s::bigint[]) AND settled_at IS NULL "
+            "ORDER BY id FOR NO KEY UPDATE",
+            [wanted],
+        )
+        cursor.execute(
+            """
+            UPDATE webhooks_outboxevent e SET settled_at = statement_timestamp()
+            WHERE e.id = ANY(%s::bigint[]) AND e.settled_at IS NULL AND NOT EXISTS (
+                SELECT FROM webhooks_delivery d
+                WHERE d.event_id = e.id AND d.state NOT IN ('delivered', 'cancelled')
+            )
+            """,
+            [wanted],
+        )
+        settled: int = cursor.rowcount
+        if settled and settings.WEBHOOKS_SETTLED_TASK:
+            queue.wake(settings.WEBHOOKS_SETTLED_TASK)
+    return settled

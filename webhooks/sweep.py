@@ -1,0 +1,55 @@
+"""Repairs what a crash at the wrong moment leaves: lanes without a head, and events whose settlement was lost."""
+
+from typing import Final
+
+from django.db import connection, transaction
+
+from cleanup_project.base import sqlfiles
+from webhooks import lanes, settlement
+from webhooks.models import Endpoint
+
+CHUNK: Final = 1000
+
+
+def sweep() -> dict[str, int]:
+    """One pass in chunks, each in its own short transaction; returns what was repaired, by kind."""
+    return {"promoted": promote_headless(), "settled": settle_forgotten()}
+
+
+def promote_headless() -> int:
+    """Make the first of every lane due that waits behind nothing."""
+    promoted = 0
+    for endpoint_id in Endpoint.objects.order_by("pk").values_list("pk", flat=True):
+        after = 0
+        while chunk := waiting(endpoint_id, after):
+            after = chunk[-1][0]
+            headless = [lane for _, lane, is_first in chunk if is_first]
+            if headless:
+                with transaction.atomic():
+                    lanes.lock(headless)
+                    promoted += lanes.promote((endpoint_id, lane) for lane in headless)
+    return promoted
+
+
+def waiting(endpoint_id: int, after: int) -> list[tuple[int, int, bool]]:
+    """The next chunk of deliveries that are not due at any time: (id, lane, whether it is the first of its lane)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "waiting.sql"), {"endpoint": endpoint_id, "after": after, "limit": CHUNK}
+        )
+        return list(cursor.fetchall())
+
+
+def settle_forgotten() -> int:
+    settled, after = 0, 0
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute(
+                "SELECT id FROM webhooks_outboxevent WHERE settled_at IS NULL AND id > %s ORDER BY id LIMIT %s",
+                [after, CHUNK],
+            )
+            chunk = [event for (event,) in cursor]
+            if not chunk:
+                return settled
+            after = chunk[-1]
+            settled += settlement.settle(chunk)
