@@ -9,10 +9,10 @@ WITH item AS MATERIALIZED (
 target AS MATERIALIZED (
     SELECT item.command_key, t.*, b.id AS bucket_id
     FROM item
-    CROSS JOIN LATERAL json_to_recordset(item.line -> 'targets') WITH ORDINALITY AS t (
-        bucket text, etag text, incarnation text, key text, object_version bigint, role text, size bigint,
-        stored_at timestamptz, version_id text, place bigint
-    )
+    CROSS JOIN LATERAL ROWS FROM (json_to_recordset(item.line -> 'targets') AS (
+        etag text, incarnation text, key text, object_version bigint, role text, size bigint, stored_at timestamptz,
+        version_id text
+    )) WITH ORDINALITY AS t (etag, incarnation, key, object_version, role, size, stored_at, version_id, place)
     JOIN retention_objectversion v ON v.id = t.object_version
     JOIN retention_bucket b ON b.id = v.bucket_id
 ),
@@ -85,6 +85,6 @@ skipped AS (
 )
 SELECT
     (SELECT count(*) FROM created),
-    (SELECT array_agg(ARRAY[id, item_id, priority::bigint, (state <> 'ready')::bigint] ORDER BY id) FROM adoptable),
+    (SELECT array_agg(ARRAY[id, item_id, priority::bigint, (state <> 'ready')::int::bigint] ORDER BY id) FROM adoptable),
     (SELECT count(*) FROM skipped),
     (SELECT array_agg(DISTINCT bucket_id) FROM target WHERE place = 1)

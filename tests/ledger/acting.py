@@ -1,0 +1,121 @@
+"""A small world in which commands are executed: a store in memory, its catalogue, a policy under enforcement."""
+
+from dataclasses import dataclass, field
+from hashlib import md5
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from cleanup_project.base import clock, roles
+from cleanup_project.base.models import User
+from ledger import closing, manifest, publish, runs
+from ledger.drain import Drained, drain
+from ledger.models import CleanupCommand, CleanupRun
+from retention import enforcement
+from retention.buckets import ref
+from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
+from retention.storage import BucketRef, ObjectStore, VersionRef
+from retention.storage.memory import MemoryStore
+from tests.world import EPOCH, published, version
+
+
+@dataclass
+class Acting:
+    """Everything that a test of the ledger needs; `stores` is what `drain` takes."""
+
+    store: Any
+    tenant: Tenant
+    bucket: Bucket
+    revision: PolicyRevision
+    people: dict[str, User]
+    versions: dict[str, list[ObjectVersion]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> BucketRef:
+        return ref(self.bucket)
+
+    def stores(self, bucket: BucketRef) -> ObjectStore:
+        return self.store
+
+    def put(self, key: str, body: bytes = b"x", **fields: Any) -> ObjectVersion:
+        """Store one object and catalogue it as a listing of a moment ago would have."""
+        name = self.store.put(self.place, key, body)
+        self.versions.setdefault(key, [])
+        for earlier in self.versions[key]:
+            ObjectVersion.objects.filter(pk=earlier.pk).update(is_latest=False)
+        row = version(
+            self.bucket,
+            self.tenant,
+            key,
+            version_id=name.version_id,
+            etag=md5(body, usedforsecurity=False).hexdigest(),
+            size=len(body),
+            listed_at=clock.now(),
+            **fields,
+        )
+        self.versions[key].append(row)
+        return row
+
+    def run(self) -> CleanupRun:
+        """An enforcing run, sealed and authorised, with its commands published."""
+        run, _new = runs.open_run(policy=self.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+        run = manifest.freeze(run)
+        publish.publish(run.pk)
+        run.refresh_from_db()
+        return run
+
+    def drain(self, **options: Any) -> Drained:
+        return drain(self.bucket.pk, stores=self.stores, **options)
+
+    def due_now(self) -> None:
+        """Let time pass: everything that waits is due."""
+        CleanupCommand.objects.filter(state="ready").update(due_at=clock.now())
+
+    def settled(self) -> None:
+        closing.notify()
+        closing.close_drained()
+
+    def command(self, key: str) -> CleanupCommand:
+        (found,) = CleanupCommand.objects.filter(targets__key=key).distinct()
+        return found
+
+    def there(self, row: ObjectVersion) -> bool:
+        name = VersionRef(row.key, row.version_id)
+        return str(self.store.inspect(self.place, [name])[name].state) != "gone"
+
+
+def people() -> dict[str, User]:
+    made = {}
+    for name, role in (
+        ("manager", roles.RETENTION_MANAGER),
+        ("manager2", roles.RETENTION_MANAGER),
+        ("compliance", roles.COMPLIANCE),
+        ("operator", roles.OPERATOR),
+    ):
+        made[name] = User.objects.create_user(name, is_staff=True)
+        made[name].groups.add(Group.objects.get(name=role))
+    return made
+
+
+def build(store: Any = None, **revision: Any) -> Acting:
+    """The world; keyword arguments are fields of the policy's revision."""
+    cast = people()
+    tenant = Tenant.objects.create(code="acme", name="Acme Media")
+    bucket = Bucket.objects.create(name="media", keys_per_second=1_000_000)
+    store = store or MemoryStore()
+    if isinstance(store, MemoryStore):
+        store.create_bucket(ref(bucket))
+    fields: dict[str, Any] = {"authorisation": PolicyRevision.Authorisation.STANDING, **revision}
+    made = published(tenant, bucket, author=cast["manager"], publisher=cast["manager2"], code="originals", **fields)
+    enforcement.switch_on(
+        tenant=tenant,
+        bucket=bucket,
+        prefix="",
+        requested_by=cast["manager"],
+        approved_by=cast["manager2"],
+        reason="Everything",
+    )
+    return Acting(store, tenant, bucket, made, cast)
+
+
+__all__ = ["EPOCH", "Acting", "build"]
