@@ -9,7 +9,10 @@ from retention.storage import VersionRef
 
 @dataclass(slots=True)
 class Target:
-    """One version that is still to go, or (`gone_at`) went before."""
+    """One version that is still to go, or (`gone_at`) went before.
+
+    Times are canonical text. `gone_at` is text where this claim saw its absence, a datetime where it was known before.
+    """
 
     id: int
     ordinal: int
@@ -19,8 +22,8 @@ class Target:
     etag: str
     size: int
     role: str
-    stored_at: datetime
-    listed_at: datetime | None
+    stored_at: str
+    listed_at: str | None
     gone_at: datetime | str | None
     evidence: dict[str, Any] | None
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from django.db import connection, transaction
 
-from cleanup_project.base import sqlfiles
+from cleanup_project.base import canonical, sqlfiles
+from cleanup_project.base.arrays import array
 from ledger.batch import Batch, Claimed, Target
 from ledger.failures import MAX_LEASE_LOSSES, Trouble
 from ledger.outcomes import Verdict, lock, write
@@ -109,7 +110,10 @@ def check(ids: Sequence[int], tenant_id: int) -> Mapping[int, list[tuple[Any, ..
     """The rows of `sql/claim_check.sql`, by command. A later statement than the hold lock, so that it sees every hold."""
     found: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
     with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "claim_check.sql"), {"ids": list(ids), "tenant": tenant_id})
+        cursor.execute(
+            sqlfiles.read(__file__, "claim_check.sql"),
+            {"ids": array(ids), "tenant": tenant_id, "instant": canonical.SQL_INSTANT},
+        )
         for row in cursor.fetchall():
             found[row[0]].append(row)
     return found

@@ -7,11 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from django.db import connection
 
 from cleanup_project.base import clock
+from cleanup_project.base.arrays import array
 from cleanup_project.base.canonical import instant
 from ledger import answers, claim, pace
 from ledger.answers import Look
@@ -22,7 +23,7 @@ from ledger.outcomes import Outcome, Verdict
 from retention import control
 from retention.buckets import ref
 from retention.models import Bucket, PolicyRevision
-from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, ObjectStore, store_for
+from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, ObjectStore, VersionRef, store_for
 
 Stores = Callable[[BucketRef], ObjectStore]
 INSPECT_SECONDS: Final = 60.0
@@ -84,7 +85,7 @@ class Job:
             if target.listed_at is None:
                 unproven.append(target)
             else:
-                target.evidence = {"at": instant(target.listed_at), "method": "listing"}
+                target.evidence = {"at": target.listed_at, "method": "listing"}
         if not unproven:
             return
         seen = self.inspect(unproven)
@@ -128,7 +129,7 @@ class Job:
                 "INSERT INTO ledger_request (command_id, token, made_at, sent_before, worker) "
                 "SELECT id, token, now(), now() + %s * interval '1 s', %s "
                 "FROM unnest(%s::bigint[], %s::bigint[]) AS u (id, token)",
-                [sent_before, self.batch.worker, list(self.going), [each.token for each in self.going.values()]],
+                [sent_before, self.batch.worker, array(self.going), array(each.token for each in self.going.values())],
             )
         return self.allowed()
 
@@ -249,8 +250,11 @@ def by_bucket(targets: Iterable[Target]) -> Mapping[int, list[Target]]:
 
 def chunks(targets: Iterable[Target]) -> list[list[Target]]:
     """At most 1,000 targets for one call, none named twice: two incarnations of a `null` version have one name."""
-    found: list[dict[Any, Target]] = []
-    for target in targets:
+    todo = list(targets)
+    if len(todo) <= claim.BATCH and len({target.ref for target in todo}) == len(todo):
+        return [todo] if todo else []
+    found: list[dict[VersionRef, Target]] = []
+    for target in todo:
         chunk = next((each for each in found if len(each) < claim.BATCH and target.ref not in each), None)
         if chunk is None:
             chunk = {}

@@ -17,6 +17,7 @@ from django.db.models import Sum
 from django.db.models.functions import Now
 
 from cleanup_project.base import audit, canonical, sqlfiles
+from cleanup_project.base.arrays import array
 from ledger import runs
 from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
@@ -94,7 +95,7 @@ def lock_versions(ids: Sequence[int]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT FROM retention_objectversion WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
-            [scan.array(ids)],
+            [array(ids)],
         )
 
 
@@ -119,7 +120,7 @@ def write_part(
                 "part": part.pk,
                 "ordinal": begin.ordinal,
                 "tenant": run.tenant.code,
-                "own": scan.array(sorted({stream["revision_id"] for stream in run.streams})),
+                "own": array(sorted({stream["revision_id"] for stream in run.streams})),
                 "enforced": enforced_places(run),
                 "instant": canonical.SQL_INSTANT,
             },

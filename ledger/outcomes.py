@@ -12,6 +12,7 @@ from typing import Any, Self
 from django.db import connection
 
 from cleanup_project.base import sqlfiles
+from cleanup_project.base.arrays import array
 from ledger import retry
 from ledger.batch import Batch, Claimed
 from ledger.failures import Then, rule_of
@@ -145,21 +146,19 @@ def lock(commands: Sequence[Claimed]) -> tuple[datetime, set[int]]:
 
     Expiry alone does not matter: the token decides.
     """
-    ids = [each.id for each in commands]
-    tokens = [each.token for each in commands]
+    tokens = {each.id: each.token for each in commands}
     with connection.cursor() as cursor:
+        # Tokens are compared here: the planner takes leased rows for rare ones, and would join them by nested loops.
         cursor.execute(
-            """
-            SELECT c.id FROM ledger_cleanupcommand c
-            JOIN unnest(%s::bigint[], %s::bigint[]) AS mine(id, token) ON mine.id = c.id AND mine.token = c.lease_token
-            WHERE c.id = ANY (%s::bigint[]) AND c.state = 'ready' AND c.lease_until IS NOT NULL
-            ORDER BY c.id FOR NO KEY UPDATE OF c
-            """,
-            [ids, tokens, ids],
+            "SELECT id, lease_token, state, lease_until IS NOT NULL FROM ledger_cleanupcommand WHERE id = ANY (%s::bigint[]) "
+            "ORDER BY id FOR NO KEY UPDATE",
+            [array(tokens)],
         )
-        mine = {row[0] for row in cursor.fetchall()}
+        rows = cursor.fetchall()
         cursor.execute("SELECT statement_timestamp()")
-        return cursor.fetchone()[0], mine
+        (now,) = cursor.fetchone()
+    mine = {pk for pk, token, state, leased in rows if tokens[pk] == token and state == CommandState.READY and leased}
+    return now, mine
 
 
 def write(batch: Batch, verdicts: Sequence[Verdict]) -> None:

@@ -13,7 +13,7 @@ from ledger.states import CommandState, RunState
 from retention import holds
 from retention.models import Bucket
 
-AHEAD: Final = 50  # parts whose commands may be ready at a time, so that a pause or a hold acts fast
+AHEAD = 50  # parts whose commands may be ready at a time, so that a pause or a hold acts fast
 PUBLISHING: Final = frozenset({RunState.AUTHORISED, RunState.DRAINING})
 
 log = structlog.get_logger(__name__)

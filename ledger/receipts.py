@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from json.encoder import encode_basestring as quoted  # for what PostgreSQL has held: no NUL, no lone surrogates
 from typing import Final
 
 from django.db import connection
 
 from cleanup_project.base import canonical, vault
+from cleanup_project.base.arrays import array
 from ledger.batch import Claimed, Target
 from ledger.models import CleanupRun, TenantSalt
 from ledger.outcomes import Verdict
@@ -67,13 +69,12 @@ class Issuer:
     def issue(self, verdict: Verdict, event_id: str) -> Issued:
         """One receipt, put together by hand in the order of its members: a tenth of the time of an encoder's."""
         command = verdict.command
-        text = canonical.text
         shared = self.shared(command)
         ordinal, digest, why = self.why[command.item_id]
         targets = ",".join(self.target(each) for each in command.targets)
         body = (
-            f'{{"approval":{shared.approval},"asset":{text(command.asset)},"attempts":{command.attempts + 1},'
-            f'"authority":{shared.authority},"command_key":{text(command.key)},"copies":"{COPIES}",'
+            f'{{"approval":{shared.approval},"asset":{quoted(command.asset)},"attempts":{command.attempts + 1},'
+            f'"authority":{shared.authority},"command_key":{quoted(command.key)},"copies":"{COPIES}",'
             f'"cycle":{command.cycle},"event_id":"{event_id}","issued_at":"{self.at}",'
             f'"manifest":{{"item":"{digest}","ordinal":{ordinal},{shared.manifest}}},"method":"{METHOD}",'
             f'"outcome":"{verdict.outcome}","policy":{shared.policy},"schema":{SCHEMA},"targets":[{targets}],'
@@ -92,8 +93,8 @@ class Issuer:
         seen = target.evidence or {}
         return (
             f'{{"after":{said(seen.get("after", {}))},"before":{said(seen.get("before", {}))},'
-            f'"commitment":"{self.commitment(target)}","etag":{canonical.text(target.etag)},'
-            f'"role":"{target.role}","size":{target.size},"stored_at":"{canonical.instant(target.stored_at)}"}}'
+            f'"commitment":"{self.commitment(target)}","etag":{quoted(target.etag)},'
+            f'"role":"{target.role}","size":{target.size},"stored_at":"{target.stored_at}"}}'
         )
 
     def commitment(self, target: Target) -> str:
@@ -122,7 +123,7 @@ def commitment(salt: bytes, bucket: str, key: str, version_id: str) -> str:
 
 def said(evidence: Mapping[str, str]) -> str:
     """A look as canonical JSON: `at` and `method`, and the store's `request_id` where there is one."""
-    members = (f'"{name}":{canonical.text(evidence[name])}' for name in sorted(evidence))
+    members = (f'"{name}":{quoted(evidence[name])}' for name in sorted(evidence))
     return f"{{{','.join(members)}}}"
 
 
@@ -133,7 +134,7 @@ def reasons(items: Sequence[int]) -> dict[int, tuple[int, str, str]]:
         cursor.execute(
             "SELECT id, ordinal, encode(digest, 'hex'), (line::json -> 'why')::text FROM ledger_manifestitem "
             "WHERE id = ANY (%s::bigint[])",
-            [list(items)],
+            [array(items)],
         )
         return {row[0]: row[1:] for row in cursor.fetchall()}
 

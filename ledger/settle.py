@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from django.db import connection, transaction
 
 from cleanup_project.base import queue, sqlfiles
+from cleanup_project.base.arrays import array
 from ledger import outcomes
 from ledger.batch import Batch, Target
 from ledger.outcomes import Verdict
@@ -20,6 +21,12 @@ from ledger.receipts import EVENT, Issued, Issuer
 from ledger.states import CommandState
 from retention.models import Bucket
 from webhooks.outbox import Notice, emit, event_id
+
+RECEIPTS: Final = (
+    "COPY ledger_receipt (command_id, command_key, tenant_id, run_id, outcome, event_id, target_count, bytes, body, digest, "
+    "issued_at) FROM STDIN"
+)
+LOCATORS: Final = "COPY ledger_receiptlocator (command_id, ordinal, bucket, key, version_id) FROM STDIN"
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +57,6 @@ def settle(batch: Batch, verdicts: Sequence[Verdict]) -> Settled:
         note_partly_gone(ours)
         gone = [each for each in ours if each.state is CommandState.DELETED]
         if gone:
-            outcomes.record_attempts(batch, gone)
             confirm(batch, gone, now)
         late = record_late(batch, late)
     if late:
@@ -63,7 +69,8 @@ def lock_versions(gone: Sequence[Verdict]) -> None:
     if ids:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT FROM retention_objectversion WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE", [ids]
+                "SELECT FROM retention_objectversion WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
+                [array(ids)],
             )
 
 
@@ -72,21 +79,10 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
     issued = [issuer.issue(each, event_id(EVENT, each.command.key)) for each in gone]
-    mark_targets(gone)
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
     emit(issuer.tenant, [notice(each, issuer) for each in issued], at=now)
     write_receipts(batch, issued, issuer, now)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            sqlfiles.read(__file__, "settle.sql"),
-            {
-                "id": [each.command.id for each in issued],
-                "outcome": [each.outcome for each in issued],
-                "event_id": [each.event_id for each in issued],
-                "charged": [each.charged for each in gone],
-                "versions": [target.object_version_id for each in gone for target in each.command.targets],
-                "now": now,
-            },
-        )
     outcomes.tally(gone)
     queue.wake("webhooks.tasks.dispatch")
 
@@ -108,20 +104,23 @@ def notice(issued: Issued, issuer: Issuer) -> Notice:
     return Notice(type=EVENT, subject=command.asset, name=command.key, data=data, command_key=command.key)
 
 
-def mark_targets(gone: Sequence[Verdict]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE ledger_commandtarget t SET gone_at = u.at FROM unnest(%s::bigint[], %s::timestamptz[]) AS u (id, at) "
-            "WHERE t.id = u.id AND t.id = ANY (%s::bigint[]) AND t.gone_at IS NULL",
-            target_columns(gone),
-        )
-
-
-def target_columns(verdicts: Sequence[Verdict]) -> list[list[Any]]:
-    """Only those whose absence this claim saw: text, where what was known before is a datetime of the database's."""
-    targets = [target for each in verdicts for target in each.command.targets if isinstance(target.gone_at, str)]
-    ids = [target.id for target in targets]
-    return [ids, [target.gone_at for target in targets], ids]
+def columns(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], now: datetime) -> dict[str, Any]:
+    """The parameters of `sql/settle.sql`. Of the targets, those whose absence this claim saw: text, not a datetime."""
+    targets = [target for each in gone for target in each.command.targets]
+    seen = [target for target in targets if isinstance(target.gone_at, str)]
+    return {
+        "id": array(each.command.id for each in issued),
+        "token": array(each.command.token for each in issued),
+        "cycle": array(each.command.cycle for each in issued),
+        "outcome": array(each.outcome for each in issued),
+        "event_id": array(each.event_id for each in issued),
+        "versions": array(target.object_version_id for target in targets),
+        "target": array(target.id for target in seen),
+        "gone_at": array(str(target.gone_at) for target in seen),
+        "claimed_at": batch.claimed_at,
+        "worker": batch.worker,
+        "now": now,
+    }
 
 
 def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
@@ -143,29 +142,20 @@ def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
 
 
 def write_receipts(batch: Batch, issued: Sequence[Issued], issuer: Issuer, now: datetime) -> None:
-    targets = [(each.command.id, target) for each in issued for target in each.command.targets]
+    """Copy the receipts in, and apart from them the clear names behind their commitments."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            sqlfiles.read(__file__, "receipts.sql"),
-            {
-                "tenant": batch.tenant_id,
-                "now": now,
-                "command": [each.command.id for each in issued],
-                "key": [each.command.key for each in issued],
-                "run": [each.command.run_id for each in issued],
-                "outcome": [each.outcome for each in issued],
-                "event_id": [each.event_id for each in issued],
-                "targets": [len(each.command.targets) for each in issued],
-                "bytes": [sum(target.size for target in each.command.targets) for each in issued],
-                "body": [each.body for each in issued],
-                "digest": [each.digest for each in issued],
-                "of": [command for command, _ in targets],
-                "ordinal": [target.ordinal for _, target in targets],
-                "bucket": [issuer.buckets[target.bucket_id] for _, target in targets],
-                "object_key": [target.ref.key for _, target in targets],
-                "version_id": [target.ref.version_id for _, target in targets],
-            },
-        )
+        with cursor.copy(RECEIPTS) as copy:
+            for each in issued:
+                command, targets = each.command, each.command.targets
+                copy.write_row((
+                    command.id, command.key, batch.tenant_id, command.run_id, each.outcome, each.event_id, len(targets),
+                    sum(target.size for target in targets), each.body, each.digest, now,
+                ))  # fmt: skip
+        with cursor.copy(LOCATORS) as copy:
+            for each in issued:
+                for target in each.command.targets:
+                    name = (issuer.buckets[target.bucket_id], target.ref.key, target.ref.version_id)
+                    copy.write_row((each.command.id, target.ordinal, *name))
 
 
 def record_late(batch: Batch, late: Sequence[Verdict]) -> list[Verdict]:

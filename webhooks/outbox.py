@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -48,6 +49,7 @@ class Emitted:
     body_sha256: bytes
 
 
+@lru_cache(maxsize=4096)  # who emits a thousand has asked for the same thousand a moment before
 def event_id(type: str, name: str, occurrence: str = "") -> str:
     """`evt_` and 40 characters: the same fact has the same id for ever, so that no recovery can tell it twice.
 

@@ -268,7 +268,7 @@ class Migration(migrations.Migration):
                 ('bucket', models.CharField(max_length=255)),
                 ('key', models.TextField(db_collation='C')),
                 ('version_id', models.TextField(db_collation='C')),
-                ('receipt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='locators', to='ledger.receipt')),
+                ('receipt', models.ForeignKey(db_column='command_id', db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='locators', to='ledger.receipt', to_field='command_id')),
             ],
         ),
         migrations.CreateModel(

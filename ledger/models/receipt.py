@@ -40,7 +40,15 @@ class ReceiptLocator(models.Model):
     """The clear names behind a receipt's commitments; they have a shorter retention than the receipt."""
 
     pk = models.CompositePrimaryKey("receipt_id", "ordinal")
-    receipt = models.ForeignKey(Receipt, on_delete=models.PROTECT, db_index=False, related_name="locators")
+    receipt = models.ForeignKey(
+        Receipt,
+        on_delete=models.PROTECT,
+        to_field="command_id",
+        db_column="command_id",
+        db_constraint=False,
+        db_index=False,
+        related_name="locators",
+    )
     ordinal = models.PositiveIntegerField()
     bucket = models.CharField(max_length=255)
     key = models.TextField(db_collation="C")

@@ -1,5 +1,6 @@
 -- What now stands between claimed commands and their deletion: one row for each target, a statement of its own after the
--- tenant's hold lock was granted. Parameters: ids bigint[], tenant.
+-- tenant's hold lock was granted. Parameters: ids bigint[], tenant, instant
+-- (canonical.SQL_INSTANT: times leave as canonical JSON holds them).
 WITH target AS MATERIALIZED (
     SELECT
         t.id, t.command_id, t.ordinal, t.object_version_id, t.bucket_id, t.key, t.version_id, t.incarnation, t.etag,
@@ -34,7 +35,8 @@ superseding AS MATERIALIZED (
 )
 SELECT
     t.command_id, t.id, t.ordinal, t.object_version_id, t.bucket_id, t.key, t.version_id, t.etag, t.size, t.role,
-    t.stored_at, CASE WHEN t.listed THEN t.listed_at END, t.gone_at, t.evidence,
+    to_char(t.stored_at AT TIME ZONE 'UTC', %(instant)s),
+    CASE WHEN t.listed THEN to_char(t.listed_at AT TIME ZONE 'UTC', %(instant)s) END, t.gone_at, t.evidence,
     (SELECT hold_id FROM covered WHERE covered.id = t.id),
     EXISTS (
         SELECT FROM retention_enforcement e WHERE e.tenant_id = %(tenant)s AND e.switched_off_at IS NULL

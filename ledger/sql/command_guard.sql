@@ -132,4 +132,4 @@ ALTER TABLE ledger_receipt ADD CONSTRAINT receipt_digest CHECK (digest = sha256(
 
 -- A claim stays a heap-only update, and settled rows are cleaned up soon.
 ALTER TABLE ledger_cleanupcommand SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
-ALTER TABLE ledger_commandtarget SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ledger_commandtarget SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);

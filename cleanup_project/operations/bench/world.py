@@ -23,7 +23,7 @@ def people() -> tuple[User, User]:
     return pair
 
 
-def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str) -> PolicyRevision:
+def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str, *, standing: bool = False) -> PolicyRevision:
     """A published 30-day policy over one prefix of one bucket."""
     author, publisher = User.objects.filter(username__startswith="bench-").order_by("pk")
     created = policies.create(tenant=tenant, code=code, by=author)
@@ -39,6 +39,7 @@ def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str) -> PolicyRevi
         period_number=30,
         period_unit=PolicyRevision.Unit.DAYS,
         retroactive=True,
+        authorisation=PolicyRevision.Authorisation.STANDING if standing else PolicyRevision.Authorisation.APPROVAL,
         effective_from=EPOCH,
     )
     return policies.publish(revision=revision, by=publisher, reason="Benchmark")
@@ -53,8 +54,9 @@ def add_originals(
     stored_at: str,
     prefix: str = "media/",
     parked_by: LegalHold | None = None,
+    listed_at: str = "NULL",
 ) -> None:
-    """Originals number `first` to `last`; `stored_at` is an SQL expression over the number `n`."""
+    """Originals number `first` to `last`; `stored_at` and `listed_at` are SQL expressions over the number `n`."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -66,7 +68,7 @@ def add_originals(
             SELECT %(bucket)s, %(tenant)s, %(prefix)s || lpad((n * 7919 %% 100003)::text, 6, '0') || '/' || n || '.mp4',
                 md5(n::text), '', md5('e' || n), 1048576, {stored_at}, 'STANDARD', true,
                 false, 'asset-' || n, 'asset-' || n, 'video', 'original', '', '', true,
-                'listing', %(observed)s, %(observed)s, %(observed)s, '', %(hold)s
+                'listing', %(observed)s, %(observed)s, coalesce({listed_at}, %(observed)s), '', %(hold)s
             FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
             """,  # noqa: S608 - the expression is ours
             {

@@ -16,7 +16,7 @@ from retention.models import Bucket
 
 
 class Command(BaseCommand):
-    help = "Publish what is authorised and work through what is due, in the foreground, until nothing is due or --budget ends."
+    help = "Publish what is authorised and work through what is due, here, until nothing is due or --budget ends."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("bucket", nargs="?", help="Only this bucket.")

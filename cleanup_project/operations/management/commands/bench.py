@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import freeze, sync
+from cleanup_project.operations.bench import freeze, ledger, sync
 
 
 class Command(BaseCommand):
@@ -18,6 +18,8 @@ class Command(BaseCommand):
         frozen.add_argument("--rows", type=int, default=10_000_000, help="Catalogued originals, default 10,000,000.")
         synced = names.add_parser("sync", help="Recording a bucket's listing, against listing it.")
         synced.add_argument("--versions", type=int, default=5000, help="Versions in the bucket, default 5,000.")
+        drained = names.add_parser("ledger", help="From claim to receipt, against plain batched SQL.")
+        drained.add_argument("--commands", type=int, default=50_000, help="Commands of each side, default 50,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -26,6 +28,7 @@ class Command(BaseCommand):
             logging.getLogger(name).setLevel(logging.WARNING)
         measure = {
             "freeze": lambda: freeze.run(rows=options["rows"]),
+            "ledger": lambda: ledger.run(commands=options["commands"]),
             "sync": lambda: sync.run(versions=options["versions"]),
         }
         result = measure[options["name"]]()

@@ -1,0 +1,151 @@
+"""`bench ledger`: commands a second from claim to receipt, with a store that answers at once.
+
+The baseline writes the same rows into the same tables with plain batched SQL: no lease tokens that are compared, no holds
+that are looked at, no control row, no evidence.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from django.db import connection
+
+from cleanup_project.base.models import User
+from cleanup_project.operations.bench import Result, peak_memory_mb, scratch_database, world
+from cleanup_project.operations.bench.floor import floor
+from ledger import manifest, publish, runs
+from ledger.drain import Drained, drain
+from ledger.models import CleanupCommand, CleanupRun, Receipt
+from retention import enforcement
+from retention.models import Bucket, Tenant
+from retention.storage import BucketRef, DeleteOutcome, Inspection, ObjectStore, Presence, VersionRef
+from webhooks.models import Delivery, Endpoint
+
+OLD: Final = "now() - interval '60 days' - n * interval '1 s'"
+
+
+class Instant:
+    """A store that does at once whatever it is asked; of the port, what a drain calls."""
+
+    def inspect(
+        self, bucket: BucketRef, refs: Collection[VersionRef], *, deadline_seconds: float = 60.0
+    ) -> dict[VersionRef, Inspection]:
+        gone = Inspection(Presence.GONE, request_id="instant", detail="not listed")
+        return dict.fromkeys(refs, gone)
+
+    def delete_versions(
+        self,
+        bucket: BucketRef,
+        refs: Collection[VersionRef],
+        *,
+        deadline_seconds: float,
+        proceed: Callable[[], bool] = lambda: True,
+    ) -> dict[VersionRef, DeleteOutcome]:
+        if not proceed():
+            raise RuntimeError("nothing stops a benchmark")
+        return dict.fromkeys(refs, DeleteOutcome.acknowledge("instant"))
+
+
+def run(*, commands: int = 50_000) -> Result:
+    """Drain `commands` commands, and write as many with the plain loop, in one scratch database."""
+    with scratch_database():
+        tenant, plain, drained = build(commands)
+        baseline = commands / timed(lambda: floor(tenant.pk, plain.pk))
+        connection.cursor().execute("CHECKPOINT")
+        spent: Counter[str] = Counter()
+        before = peak_memory_mb()
+        with statements_timed(spent):
+            seconds = timed(lambda: drain_all(drained.pk, commands))
+        receipts = Receipt.objects.count()
+        if receipts != 2 * commands or Delivery.objects.count() != receipts:
+            raise RuntimeError(f"{receipts} receipts of {2 * commands} commands")
+    value = commands / seconds
+    return Result(
+        name="ledger",
+        value=round(value),
+        unit="commands/s",
+        baseline="the same rows written by plain batched SQL",
+        baseline_value=round(baseline),
+        ratio=round(value / baseline, 3),
+        details={
+            "commands": commands,
+            "milliseconds_per_1000": {name: round(each / 1000 / commands, 2) for name, each in spent.most_common(24)},
+            "peak_memory_growth_mb": round(peak_memory_mb() - before, 1),
+        },
+    )
+
+
+def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
+    """Two buckets with `commands` published commands each, and one endpoint that every event is owed to."""
+    author, approver = world.people()
+    tenant = Tenant.objects.create(code="bench", name="Benchmark")
+    buckets = [Bucket.objects.create(name=name, keys_per_second=10_000_000) for name in ("plain", "drained")]
+    Endpoint.objects.create(
+        tenant=tenant.code, name="bench", url="https://example.org/", event_types=["*"], created_by=author
+    )
+    for number, bucket in enumerate(buckets):
+        world.add_originals(
+            tenant, bucket, first=number * commands + 1, last=(number + 1) * commands, stored_at=OLD, listed_at="now()"
+        )
+    world.settle()
+    for bucket in buckets:
+        enforce(tenant, bucket, author, approver)
+        publish_all(tenant, bucket)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    return tenant, buckets[0], buckets[1]
+
+
+def enforce(tenant: Tenant, bucket: Bucket, author: User, approver: User) -> None:
+    enforcement.switch_on(
+        tenant=tenant, bucket=bucket, prefix="", requested_by=author, approved_by=approver, reason="Benchmark"
+    )
+
+
+def publish_all(tenant: Tenant, bucket: Bucket) -> None:
+    """Freeze and publish everything, however many parts may be ahead."""
+    revision = world.policy(tenant, bucket, f"bench-{bucket.name}", "media/", standing=True)
+    opened, _new = runs.open_run(policy=revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+    manifest.freeze(opened)
+    ahead, publish.AHEAD = publish.AHEAD, 1_000_000
+    try:
+        publish.publish(opened.pk)
+    finally:
+        publish.AHEAD = ahead
+
+
+def drain_all(bucket_id: int, commands: int) -> Drained:
+    store = cast(ObjectStore, Instant())
+    done = drain(bucket_id, budget_seconds=3600, stores=lambda _ref: store)
+    if done.gone != commands:
+        left = CleanupCommand.objects.filter(bucket_id=bucket_id, state="ready").count()
+        raise RuntimeError(f"{done.gone} of {commands} commands done, {left} left: {done}")
+    return done
+
+
+def timed(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def statements_timed(spent: Counter[str]) -> Iterator[None]:
+    """Add up the seconds of each kind of statement by its first words."""
+
+    def measure(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        started = time.perf_counter_ns()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            spent[name_of(sql)] += time.perf_counter_ns() - started
+
+    with connection.execute_wrapper(measure):
+        yield
+
+
+def name_of(sql: str) -> str:
+    lines = [line.strip() for line in sql.strip().splitlines()]
+    return " ".join(" ".join(lines).split())[:60]
