@@ -196,12 +196,15 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> Non
 
 
 def lock_held(claims: Sequence[Claimed]) -> set[int]:
-    """Lock the deliveries that are still under their claim's token. The token decides; an expired lease alone does not."""
+    """Lock the deliveries that are still under their claim's token. The token decides; an expired lease alone does not.
+
+    A record that comes again, after a COMMIT whose answer was lost, finds the lease given back.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT d.id FROM webhooks_delivery d JOIN unnest(%s::bigint[], %s::bigint[]) AS held (id, token) "
-            "ON d.id = held.id AND d.lease_token = held.token WHERE d.state = 'pending' ORDER BY d.id "
-            "FOR NO KEY UPDATE OF d",
+            "ON d.id = held.id AND d.lease_token = held.token "
+            "WHERE d.state = 'pending' AND d.lease_until IS NOT NULL ORDER BY d.id FOR NO KEY UPDATE OF d",
             [[claimed.sending.delivery_id for claimed in claims], [claimed.token for claimed in claims]],
         )
         return {delivery for (delivery,) in cursor}
