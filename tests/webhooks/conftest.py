@@ -13,6 +13,7 @@ from cleanup_project.base.models import User
 def loopback(settings: Any) -> None:
     settings.WEBHOOK_ALLOW_HTTP = True
     settings.WEBHOOKS_SETTLED_TASK = ""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes a second
 
 
 @pytest.fixture

@@ -348,9 +348,8 @@ def test_the_sweep_finds_lanes_without_a_head_and_lost_settlements(operator: Use
     assert sweep.sweep() == {"promoted": 6, "settled": 3}
     assert sweep.sweep() == {"promoted": 0, "settled": 0}
     assert {row.due_at is None for row in Delivery.objects.filter(state="pending")} == {False}
-    sql(
-        "UPDATE webhooks_delivery SET state = 'cancelled', cancel_reason = 'gone', finished_at = now() WHERE state = 'pending'"
-    )
+    ended = "state = 'cancelled', cancel_reason = 'gone', finished_at = now()"
+    sql(f"UPDATE webhooks_delivery SET {ended} WHERE state = 'pending'")
     assert sweep.sweep() == {"promoted": 0, "settled": 3}
     assert Endpoint.objects.filter(pk=made.pk).exists()
 
