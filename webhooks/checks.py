@@ -31,7 +31,7 @@ def chain(**_: Any) -> list[CheckMessage]:
     return [
         Error(
             f"send, budget, timeout, lease and retry must rise; they are {links} seconds.",
-            hint="Change webhooks/limits.py.",
+            hint="Change webhooks/limits.py or cleanup_project/base/limits.py.",
             id="webhooks.E002",
         )
     ]

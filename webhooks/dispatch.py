@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from django.db import connection, transaction
@@ -25,17 +25,21 @@ from webhooks.sender import Answer, Sending
 
 log = structlog.get_logger(__name__)
 State = Delivery.State
+ROUNDS: Final = 4  # sends that one thread has before it at most
+LINGER: Final = 0.1  # seconds from the first answer to the record, which takes along what else has come by then
+SETTLED_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
 class Dispatched:
-    """What one dispatch did. `lost` attempts ended under a lease that somebody else had taken over."""
+    """What one dispatch did. `lost` attempts ended under a lease that somebody else had taken over; `more`: work is left."""
 
     sent: int = 0
     delivered: int = 0
     retried: int = 0
     dead: int = 0
     lost: int = 0
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +69,27 @@ def dispatch(
 ) -> Dispatched:
     """Send what is due until nothing is, or until no further attempt could end within the budget."""
     ends = time.monotonic() + budget_seconds
-    total = Dispatched()
+    total, delivered = Dispatched(), list[int]()
     running = dict[Future[Answer], Claimed]()
     with sender.session(threads) as through, pool_of(threads) as pool:
         while True:
-            rounds = min(2, int((ends - time.monotonic()) / SEND))
+            rounds = min(ROUNDS, int((ends - time.monotonic()) / SEND))
             for claimed in claim(threads, rounds, Counter(each.endpoint_id for each in running.values())):
                 running[pool.submit(post, through, claimed)] = claimed
             if not running:
-                return total
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            record([(running.pop(each), each.result()) for each in finished], total)
+                break
+            wait(running, return_when=FIRST_COMPLETED)
+            finished, _ = wait(running, timeout=LINGER)
+            delivered += record([(running.pop(each), each.result()) for each in finished], total)
+            if len(delivered) >= SETTLED_AT_ONCE:
+                settlement.settle(delivered)
+                delivered.clear()
             progress(len(finished))
+    settlement.settle(delivered)
+    if total.delivered:
+        settlement.ring()
+    total.more = rounds < 1 and bool(due_endpoints())
+    return total
 
 
 @contextmanager
@@ -172,8 +185,8 @@ def outcome_of(claimed: Claimed, answer: Answer) -> Outcome:
     return Outcome(State.DEAD) if delay is None else Outcome(State.PENDING, delay)
 
 
-def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> None:
-    """Write what came of attempts, and promote what stood behind those that ended; then settle their events."""
+def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> list[int]:
+    """Write what came of attempts, and promote what stood behind those that ended; returns the events that were delivered."""
     with transaction.atomic(durable=True):
         lanes.lock(claimed.lane_id for claimed, _ in finished)
         held = lock_held([claimed for claimed, _ in finished])
@@ -185,7 +198,6 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> Non
         write(written)
         ended = [claimed for claimed, _, outcome in written if outcome.state != State.PENDING]
         lanes.promote((claimed.endpoint_id, claimed.lane_id) for claimed in ended)
-    settlement.settle(claimed.event_row for claimed, _, outcome in written if outcome.state == State.DELIVERED)
     count = Counter(outcome.state for _, _, outcome in written)
     total.sent += len(finished)
     total.delivered += count[State.DELIVERED]
@@ -193,15 +205,19 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> Non
     total.dead += count[State.DEAD]
     total.lost += len(finished) - len(written)
     tell(written)
+    return [claimed.event_row for claimed, _, outcome in written if outcome.state == State.DELIVERED]
 
 
 def lock_held(claims: Sequence[Claimed]) -> set[int]:
-    """Lock the deliveries that are still under their claim's token. The token decides; an expired lease alone does not."""
+    """Lock the deliveries that are still under their claim's token. The token decides; an expired lease alone does not.
+
+    A record that comes again, after a COMMIT whose answer was lost, finds the lease given back.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT d.id FROM webhooks_delivery d JOIN unnest(%s::bigint[], %s::bigint[]) AS held (id, token) "
-            "ON d.id = held.id AND d.lease_token = held.token WHERE d.state = 'pending' ORDER BY d.id "
-            "FOR NO KEY UPDATE OF d",
+            "ON d.id = held.id AND d.lease_token = held.token "
+            "WHERE d.state = 'pending' AND d.lease_until IS NOT NULL ORDER BY d.id FOR NO KEY UPDATE OF d",
             [[claimed.sending.delivery_id for claimed in claims], [claimed.token for claimed in claims]],
         )
         return {delivery for (delivery,) in cursor}

@@ -1,4 +1,4 @@
-"""Seconds and counts that depend on one another; `checks.chain` proves their order.
+"""Seconds and counts of dispatch. The chain itself stands in `base.limits`; `checks.chain` proves the order.
 
 A dispatch ends within its budget, so the queue never cuts it off (timeout); an attempt's lease outlives both, so nobody
 sends a delivery that is still being sent; and the queue gives a lost task out again only after all of that (retry).
@@ -6,10 +6,12 @@ sends a delivery that is still being sent; and the queue gives a lost task out a
 
 from typing import Final
 
-BUDGET: Final = 45
-TASK_TIMEOUT: Final = 90
-LEASE: Final = 150
-TASK_RETRY: Final = 600
+from cleanup_project.base.limits import DISPATCH_BUDGET, DISPATCH_LEASE, DISPATCH_RETRY, DISPATCH_TIMEOUT
+
+BUDGET: Final = DISPATCH_BUDGET
+TASK_TIMEOUT: Final = DISPATCH_TIMEOUT
+LEASE: Final = DISPATCH_LEASE
+TASK_RETRY: Final = DISPATCH_RETRY
 
 CONNECT_TIMEOUT: Final = 3
 READ_TIMEOUT: Final = 10

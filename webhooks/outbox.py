@@ -5,7 +5,6 @@ Webhooks (https://www.standardwebhooks.com); the members of one body are `data`,
 `subject`, `timestamp` and `type`.
 """
 
-import json
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -85,7 +84,7 @@ def emit(tenant: str, notices: Sequence[Notice], *, at: datetime) -> list[Emitte
 def take_sequences(cursor: psycopg.Cursor[Any], tenant: str, notices: Sequence[Notice]) -> list[tuple[int, int]]:
     """(lane, sequence) of each notice. Locks the lanes in order, whatever the order of the notices is."""
     subjects = [notice.subject for notice in notices]
-    told = json.dumps(subjects, ensure_ascii=False)
+    told = canonical.text(subjects)
     cursor.execute(sqlfiles.read(__file__, "lanes.sql"), [tenant, told], prepare=False)
     own = Counter(subjects)
     lanes = dict[str, int]()
@@ -115,12 +114,11 @@ def write(
     ]
     digests = [sha256(each).digest() for each in bodies]
     # As one JSON text, which C writes and C reads: psycopg looks at every element of an array in Python.
-    facts = json.dumps(
+    facts = canonical.text(
         [
             (each, notice.type, notice.subject, notice.name, notice.occurrence, notice.command_key, *lane)
             for each, notice, lane in zip(ids, notices, lanes, strict=True)
-        ],
-        ensure_ascii=False,
+        ]
     )
     cursor.execute(
         sqlfiles.read(__file__, "emit.sql"),

@@ -9,12 +9,12 @@ import binascii
 import hmac
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 PREFIX: Final = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 24, 64
@@ -22,6 +22,12 @@ LONGEST_HEADER: Final = 4096
 TOLERANCE: Final = 300
 ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SECONDS: Final = re.compile(r"[0-9]{1,12}")
+
+
+class Headers(Protocol):
+    """A dictionary, or what a web framework has for headers."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class Refused(ValueError):
@@ -38,7 +44,7 @@ class Verified:
 
 def verify(
     secrets: Sequence[str],
-    headers: Mapping[str, str],
+    headers: Headers,
     body: bytes,
     *,
     now: float,
@@ -64,7 +70,7 @@ def verify(
     return Verified(id, int(stamp))
 
 
-def header(headers: Mapping[str, str], name: str) -> str:
+def header(headers: Headers, name: str) -> str:
     """The one header of this name, whatever its case."""
     found = [value for key, value in headers.items() if key.lower() == name]
     if len(found) != 1 or not found[0].isascii() or len(found[0]) > LONGEST_HEADER:
@@ -102,6 +108,7 @@ class Seen:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         with closing(self._connect()) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")  # one write to disk for each event, where the default takes three
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS seen (endpoint TEXT, id TEXT, PRIMARY KEY (endpoint, id)) WITHOUT ROWID"
             )

@@ -1,14 +1,11 @@
-"""An event is settled once nothing of it is owed any more. Whoever asked for it is rung, and looks."""
+"""An event is settled once nothing of it is owed any more. Whoever waits for that is rung, and looks."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from django.conf import settings
 from django.db import connection, transaction
 
 from cleanup_project.base import queue
-
-CHUNK: Final = 1000
 
 
 def settle(event_ids: Iterable[int]) -> int:
@@ -36,6 +33,10 @@ def settle(event_ids: Iterable[int]) -> int:
             [wanted],
         )
         settled: int = cursor.rowcount
-        if settled and settings.WEBHOOKS_SETTLED_TASK:
-            queue.wake(settings.WEBHOOKS_SETTLED_TASK)
     return settled
+
+
+def ring() -> None:
+    """Say that events were settled: once for many, since whoever is rung looks for all of them."""
+    if settings.WEBHOOKS_SETTLED_TASK:
+        queue.wake(settings.WEBHOOKS_SETTLED_TASK)

@@ -1,19 +1,28 @@
-"""Repairs what a crash at the wrong moment leaves: lanes without a head, and events whose settlement was lost."""
+"""Repairs what a crash at the wrong moment leaves, lanes without a head and lost settlements, and rings for what is due."""
 
 from typing import Final
 
 from django.db import connection, transaction
 
-from cleanup_project.base import sqlfiles
-from webhooks import lanes, settlement
+from cleanup_project.base import queue, sqlfiles
+from webhooks import dispatch, lanes, settlement
 from webhooks.models import Endpoint
 
 CHUNK: Final = 1000
 
 
 def sweep() -> dict[str, int]:
-    """One pass in chunks, each in its own short transaction; returns what was repaired, by kind."""
-    return {"promoted": promote_headless(), "settled": settle_forgotten()}
+    """One pass in chunks, each in its own short transaction; returns what was found, by kind."""
+    found = {
+        "promoted": promote_headless(),
+        "settled": settle_forgotten(),
+        "dispatching": len(dispatch.due_endpoints()),
+    }
+    if found["settled"]:
+        settlement.ring()
+    if found["dispatching"]:
+        queue.wake("webhooks.tasks.dispatch")
+    return found
 
 
 def promote_headless() -> int:

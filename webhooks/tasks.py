@@ -7,5 +7,6 @@ from webhooks.limits import TASK_TIMEOUT
 
 @queue.task(queue=queue.WORK, timeout=TASK_TIMEOUT)
 def dispatch() -> None:
-    """Send what is due."""
-    dispatching.dispatch()
+    """Send what is due, and ring for what did not fit into the budget."""
+    if dispatching.dispatch().more:
+        queue.wake("webhooks.tasks.dispatch")
