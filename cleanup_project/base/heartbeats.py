@@ -50,7 +50,12 @@ def begin(key: str) -> Heartbeat:
 def begin_again(row: Heartbeat, reason: str) -> Heartbeat:
     """The same row, for the cluster that replaces one that died."""
     changed = Heartbeat.objects.filter(pk=row.pk).update(
-        started_at=Now(), seen_at=Now(), unacked_since=None, restarts=F("restarts") + 1, restart_reason=reason
+        pid=None,
+        started_at=Now(),
+        seen_at=Now(),
+        unacked_since=None,
+        restarts=F("restarts") + 1,
+        restart_reason=reason,
     )
     return Heartbeat.objects.get(pk=row.pk) if changed else begin(row.queue)
 
@@ -63,6 +68,11 @@ def is_alone(row: Heartbeat) -> bool:
     """Whether no other cluster serves the same queue at present."""
     others = Heartbeat.objects.filter(queue=row.queue, seen_at__gte=Now() - ALIVE).exclude(pk=row.pk)
     return not others.exists()
+
+
+def has_begun(row: Heartbeat) -> bool:
+    """Whether the cluster has begun a task since it was started."""
+    return Heartbeat.objects.filter(pk=row.pk, last_start_at__gt=F("started_at")).exists()
 
 
 def is_quiet(row: Heartbeat, longer_than: timedelta) -> bool:

@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 STEP_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 2.0  # before a cluster is started again
+START: Final = timedelta(seconds=60)  # what a new cluster gets at least, before its first task
+TICKS_MISSED: Final = 4
 LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -114,20 +116,25 @@ class Cluster:
         )
         self.watched_since = time.monotonic()
         self.log.info("cluster started", pid=self.process.pid)
+        heartbeats.seen(self.row, self.process.pid)
 
     def find_stall(self) -> str:
         """Why the cluster counts as dead, or nothing."""
         assert self.row is not None
         assert self.process is not None
         heartbeats.seen(self.row, self.process.pid)
-        if time.monotonic() - self.watched_since < self.stall.total_seconds():
+        watched = timedelta(seconds=time.monotonic() - self.watched_since)
+        begun = heartbeats.has_begun(self.row)
+        if watched < (self.stall if begun else max(self.stall, START)):
             return ""
         waiting = queue.is_waiting(self.key, since=self.row.started_at, longer_than=self.stall)
         if waiting and heartbeats.is_quiet(self.row, self.stall):
             return "messages wait and no task begins"
         if heartbeats.is_unacknowledged(self.row, self.stall):
             return "tasks end and none is acknowledged"
-        if self.key == queue.key_of(queue.CONTROL) and not heartbeats.ticked(within=self.stall):
+        overdue = max(self.stall, TICKS_MISSED * queue.TICK_EVERY)
+        ticks_here = self.key == queue.key_of(queue.CONTROL)
+        if ticks_here and watched > overdue and not heartbeats.ticked(within=overdue):
             return "the tick is overdue"
         return ""
 
