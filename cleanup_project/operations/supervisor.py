@@ -109,8 +109,8 @@ class Cluster:
             queue.wake(queue.TICK)  # django-q2's scheduler waits for half a minute
         connections.close_all()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-            [sys.executable, str(settings.BASE_DIR / "manage.py"), "qcluster"],
-            env=os.environ | {"Q_CLUSTER_NAME": self.key, heartbeats.VARIABLE: str(self.row.pk), "WEB_PROCESS": "0"},
+            [sys.executable, str(settings.BASE_DIR / "manage.py"), "qcluster", "--skip-checks"],  # ours have passed
+            env=os.environ | {"Q_CLUSTER_NAME": self.key, heartbeats.VARIABLE: str(self.row.pk)},
             start_new_session=True,
             preexec_fn=end_with_supervisor,
         )
