@@ -14,11 +14,10 @@ from django.db import transaction
 from django.db.models import Max, Min
 from django.db.models.functions import Greatest, Now
 
-from cleanup_project.base import limits, queue
+from cleanup_project.base import queue
 from ledger import runs
 from ledger.exceptions import LedgerError, RunOverlap
 from ledger.models import CleanupRun, ScheduleSlot
-from ledger.states import RunState
 from retention import holds
 from retention.models import RetentionPolicy
 
@@ -39,7 +38,6 @@ def tick() -> list[CleanupRun]:
             log.exception("schedule not answered", policy=policy.code, schedule=policy.schedule)
         else:
             opened += [run] if run else []
-    ring_again()
     return opened
 
 
@@ -102,13 +100,3 @@ def record(
     ScheduleSlot.objects.bulk_create(rows, batch_size=1000)
     if rows:
         log.info("slots answered", policy=policy.code, outcome=outcome, slots=len(rows), newest=str(rows[-1]))
-
-
-def ring_again() -> None:
-    """Ring for runs whose scan has stood still for a lease's time: their message was lost, or their worker was."""
-    before = Now() - timedelta(seconds=limits.LEASE)
-    still = CleanupRun.objects.filter(state=RunState.SCANNING, opened_at__lt=before).exclude(
-        parts__frozen_at__gte=before
-    )
-    for run_id in still.values_list("pk", flat=True):
-        queue.wake(FREEZE, run_id)

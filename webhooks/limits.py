@@ -6,10 +6,12 @@ sends a delivery that is still being sent; and the queue gives a lost task out a
 
 from typing import Final
 
-BUDGET: Final = 45
-TASK_TIMEOUT: Final = 90
-LEASE: Final = 150
-TASK_RETRY: Final = 600
+from cleanup_project.base import limits
+
+BUDGET: Final = limits.DISPATCH_BUDGET
+TASK_TIMEOUT: Final = limits.DISPATCH_TIMEOUT
+LEASE: Final = limits.DISPATCH_LEASE
+TASK_RETRY: Final = limits.DISPATCH_RETRY
 
 CONNECT_TIMEOUT: Final = 3
 READ_TIMEOUT: Final = 10

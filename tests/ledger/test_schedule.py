@@ -7,7 +7,6 @@ import pytest
 from django.db import DatabaseError, connection, connections, transaction
 from django_q.models import OrmQ
 
-from cleanup_project.base import limits
 from cleanup_project.base.models import User
 from ledger import runs, schedule
 from ledger.models import CleanupRun, ScheduleSlot
@@ -151,15 +150,6 @@ def test_slots_are_append_only_and_say_why_they_opened_nothing(policy: Retention
         ScheduleSlot.objects.create(
             policy=policy, scheduled_for=datetime(2026, 1, 1, tzinfo=UTC), outcome=Outcome.MISSED
         )
-
-
-def test_a_scan_that_stands_still_is_rung_for_again(policy: RetentionPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _new = runs.open_run(policy=policy, by=None)
-    schedule.tick()
-    assert not OrmQ.objects.exists()
-    monkeypatch.setattr(limits, "LEASE", 0)
-    schedule.tick()
-    assert OrmQ.objects.get().task["args"] == (run.pk,)
 
 
 @pytest.mark.django_db(transaction=True)
