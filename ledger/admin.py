@@ -19,7 +19,7 @@ from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import downloads, runs
 from ledger.exceptions import LedgerError
-from ledger.models import CleanupRun, ManifestItem, ManifestPart
+from ledger.models import CleanupRun, ManifestItem, ManifestPart, ScheduleSlot
 from ledger.states import RUN_ENDED, RUN_MEANING, RunState
 from retention.models import Bucket, ObjectVersion, PolicyRevision, RetentionPolicy
 
@@ -239,3 +239,16 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
 
 def said(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@admin.register(ScheduleSlot)
+class ScheduleSlotAdmin(ReadOnlyAdmin[ScheduleSlot]):
+    list_display = ("scheduled_for", "policy", "outcome", "run", "reason", "noticed_at")
+    list_select_related = ("policy", "run")
+    ordering = ("-id",)
+    exact_search = ("policy",)
+    search_help_text = "A policy code, exactly."
+    empty_words = {"run": "none", "reason": "as asked"}
+
+    def search_exactly(self, queryset: QuerySet[ScheduleSlot], term: str) -> QuerySet[ScheduleSlot]:
+        return queryset.filter(policy__code=term)

@@ -3,11 +3,18 @@
 import time
 
 from cleanup_project.base import limits, queue
-from ledger import closing, manifest
+from ledger import closing, manifest, schedule
 from ledger import drain as draining
 from ledger import publish as publishing
 from ledger import reconcile as reconciling
 from ledger import sweep as sweeping
+
+
+@queue.task(queue=queue.CONTROL)
+def tick() -> None:
+    """Once a minute: open the runs that are due, and have a sweep made."""
+    queue.wake("ledger.tasks.sweep")
+    schedule.tick()
 
 
 @queue.task(queue=queue.WORK)

@@ -4,6 +4,7 @@ A process of a cluster knows its row by the environment that the supervisor gave
 """
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Final
 
 import structlog
 from django.db import Error
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 
 from cleanup_project.base.models import Heartbeat
@@ -19,6 +20,7 @@ from cleanup_project.base.models import Heartbeat
 log = structlog.get_logger(__name__)
 
 VARIABLE: Final = "CLUSTER_HEARTBEAT"
+ALIVE: Final = timedelta(minutes=1)  # a supervisor looks every few seconds
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
@@ -35,6 +37,59 @@ def task_ended() -> None:
 def acknowledged() -> None:
     with tolerated():
         own().update(last_ack_at=Now(), unacked_since=None)
+
+
+def begin(key: str) -> Heartbeat:
+    """A new row for a cluster of this host; rows that nobody looks after any more go."""
+    host = socket.gethostname()
+    abandoned = Q(seen_at__lt=Now() - FORGOTTEN_AFTER) | Q(host=host, queue=key, seen_at__lt=Now() - ALIVE)
+    Heartbeat.objects.filter(abandoned).delete()
+    return Heartbeat.objects.create(host=host, queue=key)
+
+
+def begin_again(row: Heartbeat, reason: str) -> Heartbeat:
+    """The same row, for the cluster that replaces one that died."""
+    changed = Heartbeat.objects.filter(pk=row.pk).update(
+        pid=None,
+        started_at=Now(),
+        seen_at=Now(),
+        unacked_since=None,
+        restarts=F("restarts") + 1,
+        restart_reason=reason,
+    )
+    return Heartbeat.objects.get(pk=row.pk) if changed else begin(row.queue)
+
+
+def seen(row: Heartbeat, pid: int) -> None:
+    Heartbeat.objects.filter(pk=row.pk).update(seen_at=Now(), pid=pid)
+
+
+def is_alone(row: Heartbeat) -> bool:
+    """Whether no other cluster serves the same queue at present."""
+    others = Heartbeat.objects.filter(queue=row.queue, seen_at__gte=Now() - ALIVE).exclude(pk=row.pk)
+    return not others.exists()
+
+
+def has_begun(row: Heartbeat) -> bool:
+    """Whether the cluster has begun a task since it was started."""
+    return Heartbeat.objects.filter(pk=row.pk, last_start_at__gt=F("started_at")).exists()
+
+
+def is_quiet(row: Heartbeat, longer_than: timedelta) -> bool:
+    """Whether the cluster has been up for so long without beginning any task."""
+    before = Now() - longer_than
+    begun_none = Q(last_start_at=None) | Q(last_start_at__lt=before)
+    return Heartbeat.objects.filter(begun_none, pk=row.pk, started_at__lt=before).exists()
+
+
+def is_unacknowledged(row: Heartbeat, longer_than: timedelta) -> bool:
+    """Whether tasks of the cluster have ended, and so long after that none was acknowledged."""
+    return Heartbeat.objects.filter(pk=row.pk, unacked_since__lt=Now() - longer_than).exists()
+
+
+def ticked(within: timedelta) -> bool:
+    """Whether the tick has begun anywhere."""
+    return Heartbeat.objects.filter(last_tick_at__gte=Now() - within).exists()
 
 
 def own() -> QuerySet[Heartbeat]:

@@ -141,7 +141,7 @@ def is_waiting(key: str, *, since: datetime, longer_than: timedelta) -> bool:
     """
     retry = timedelta(seconds=limits.QUEUE_RETRY)
     untouched = Q(lock__lt=Now() - longer_than)
-    unacknowledged = Q(lock__gt=since + retry, lock__lt=Now() + retry - longer_than)
+    unacknowledged = Q(lock__gt=Greatest(Now(), since + retry), lock__lt=Now() + retry - longer_than)
     waiting: bool = OrmQ.objects.filter(untouched | unacknowledged, key=key).exists()
     return waiting
 

@@ -468,10 +468,28 @@ class Migration(migrations.Migration):
             model_name='turn',
             constraint=models.UniqueConstraint(fields=('bucket', 'tenant'), name='turn_unique'),
         ),
+        migrations.CreateModel(
+            name='ScheduleSlot',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('scheduled_for', models.DateTimeField()),
+                ('outcome', models.CharField(choices=[('opened', 'Opened'), ('missed', 'Missed'), ('overlap', 'Overlap'), ('refused', 'Refused')], max_length=7)),
+                ('reason', models.TextField(blank=True)),
+                ('noticed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('policy', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='slots', to='retention.retentionpolicy')),
+                ('run', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='slot', to='ledger.cleanuprun')),
+            ],
+            options={
+                'verbose_name': 'schedule slot',
+                'ordering': ['-id'],
+                'constraints': [models.UniqueConstraint(fields=('policy', 'scheduled_for'), name='slot_once'), models.CheckConstraint(condition=models.Q(models.Q(('outcome', 'opened'), ('reason', ''), ('run__isnull', False)), models.Q(models.Q(('outcome', 'opened'), _negated=True), ('run', None), models.Q(('reason', ''), _negated=True)), _connector='OR'), name='slot_opened_or_why_not')],
+            },
+        ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
         sqlfiles.append_only(
             "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
             "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",
+            "ledger_scheduleslot",
         ),
     ]

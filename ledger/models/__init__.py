@@ -11,6 +11,7 @@ from ledger.models.manifest import ManifestItem, ManifestPart
 from ledger.models.pace import Pace, RunTally, Turn
 from ledger.models.receipt import Receipt, ReceiptLocator, TenantSalt
 from ledger.models.run import CleanupRun
+from ledger.models.slot import ScheduleSlot
 
 __all__ = [
     "Attempt",
@@ -28,6 +29,7 @@ __all__ = [
     "ReceiptLocator",
     "Request",
     "RunTally",
+    "ScheduleSlot",
     "SkippedItem",
     "TenantSalt",
     "Turn",

@@ -12,7 +12,8 @@ from django.urls import reverse
 
 from cleanup_project.base import roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import User
+from cleanup_project.base.models import Heartbeat, User
+from ledger.models import ScheduleSlot
 from retention import enforcement
 from retention.models import Bucket, CatalogueSync, KeyRule, Tenant
 from tests import world
@@ -27,13 +28,15 @@ def everything(tenant: Tenant, bucket: Bucket, manager: User, second_manager: Us
     """At least one row of every registered model."""
     KeyRule.objects.create(bucket=bucket, position=1, pattern="{_*}")
     CatalogueSync.objects.create(bucket=bucket)
+    Heartbeat.objects.create(host="worker-1", queue="work")
     world.version(bucket, tenant, "clips/1", asset="1")
     revision = world.published(tenant, bucket, author=manager, publisher=second_manager)
     world.hold(tenant, bucket, "held/", by=compliance)
     enforcement.switch_on(
         tenant=tenant, bucket=bucket, prefix="", requested_by=manager, approved_by=second_manager, reason="Tested."
     )
-    world.sealed_run(revision)
+    run = world.sealed_run(revision)
+    ScheduleSlot.objects.create(policy=revision.policy, scheduled_for=run.as_of, outcome="opened", run=run)
 
 
 def may_view(model: type[Model], role: str) -> bool:

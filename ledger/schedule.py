@@ -1,0 +1,102 @@
+"""From cron expressions to runs: each slot of each policy gets one answer, however often and however late anyone asks.
+
+The database's clock decides what is due, and the slots that are recorded decide what is new. A tick that comes twice, at
+the same time elsewhere, or not at all, changes when a slot is answered and nothing else.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from croniter import croniter
+from django.db import transaction
+from django.db.models import Max, Min
+from django.db.models.functions import Greatest, Now
+
+from cleanup_project.base import queue
+from ledger import runs
+from ledger.exceptions import LedgerError, RunOverlap
+from ledger.models import CleanupRun, ScheduleSlot
+from retention import holds
+from retention.models import RetentionPolicy
+
+log = structlog.get_logger(__name__)
+
+FREEZE: Final = "ledger.tasks.freeze"
+GRACE: Final = timedelta(minutes=5)  # a slot answered within it is on time
+Outcome = ScheduleSlot.Outcome
+
+
+def tick() -> list[CleanupRun]:
+    """Answer every slot that is due, and open at most one run for each policy; returns the new runs."""
+    opened = []
+    for policy in RetentionPolicy.objects.order_by("pk"):
+        try:
+            run = answer(policy)
+        except Exception:  # one policy never stops the others; the next tick tries again
+            log.exception("schedule not answered", policy=policy.code, schedule=policy.schedule)
+        else:
+            opened += [run] if run else []
+    return opened
+
+
+def answer(policy: RetentionPolicy) -> CleanupRun | None:
+    """Answer the slots of one policy that are due, unless another scheduler is about it; returns a new run."""
+    if not due_slots(policy)[0]:
+        return None
+    holds.unpark_released()  # in short transactions, before ours: opening a run then finds nothing to do there
+    with transaction.atomic():
+        locked = RetentionPolicy.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=policy.pk).first()
+        slots, now = due_slots(policy)  # looked at again: another scheduler may have been here before our lock
+        if locked is None or not slots:
+            return None
+        return decide(locked, slots, now)
+
+
+def due_slots(policy: RetentionPolicy) -> tuple[list[datetime], datetime]:
+    """The slots after the last recorded one, or after the first revision took effect; and the present time."""
+    last = policy.slots.aggregate(last=Max("scheduled_for"))["last"]
+    published = policy.revisions.filter(published_at__isnull=False)
+    begun = published.aggregate(at=Min(Greatest("published_at", "effective_from")))["at"]
+    now: datetime = RetentionPolicy.objects.values_list(Now(), flat=True)[:1][0]
+    slots: list[datetime] = []
+    if begun is not None:
+        times = croniter(policy.schedule, last or begun, ret_type=datetime)
+        while (slot := times.get_next()) <= now:
+            slots.append(slot)
+    return slots, now
+
+
+def decide(policy: RetentionPolicy, slots: list[datetime], now: datetime) -> CleanupRun | None:
+    """Record an answer to each slot; the newest may open a run, as the policy chose for slots that were missed."""
+    *earlier, newest = slots
+    if policy.suspended_at is not None:
+        record(policy, slots, Outcome.REFUSED, "The policy is suspended.")
+        return None
+    record(policy, earlier, Outcome.MISSED, "Noticed after a later slot was due.")
+    if now - newest > GRACE and policy.missed_slots == RetentionPolicy.MissedSlots.SKIP:
+        record(policy, [newest], Outcome.MISSED, f"Noticed {now - newest} late; the policy skips missed slots.")
+        return None
+    try:
+        run, _new = runs.open_run(policy=policy, by=None, scheduled_for=newest)
+    except LedgerError as error:
+        outcome = Outcome.OVERLAP if isinstance(error, RunOverlap) else Outcome.REFUSED
+        record(policy, [newest], outcome, str(error))
+        return None
+    record(policy, [newest], Outcome.OPENED, run=run)
+    queue.wake(FREEZE, run.pk)
+    return run
+
+
+def record(
+    policy: RetentionPolicy,
+    slots: Iterable[datetime],
+    outcome: ScheduleSlot.Outcome,
+    reason: str = "",
+    run: CleanupRun | None = None,
+) -> None:
+    rows = [ScheduleSlot(policy=policy, scheduled_for=at, outcome=outcome, reason=reason, run=run) for at in slots]
+    ScheduleSlot.objects.bulk_create(rows, batch_size=1000)
+    if rows:
+        log.info("slots answered", policy=policy.code, outcome=outcome, slots=len(rows), newest=str(rows[-1]))
