@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from cleanup_project.base import limits, queue
+from cleanup_project.base import limits, queue, sqlfiles
 from ledger import claim, pace
 from ledger.batch import Batch
 from ledger.execute import Stores, execute
@@ -23,6 +23,7 @@ from retention.storage import store_for
 SLOTS: Final = 10  # drains at a time in one bucket
 LOCK_CLASS: Final = 0x44524E00  # first key of the two-part advisory locks of a bucket's slots; the slot is added
 SETTLE_AGAIN: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; within the lease
+SOON: Final = 4.0  # seconds
 EMPTY_TURNS: Final = 3  # turns without a command, after which a bucket has nothing that may go on
 
 log = structlog.get_logger(__name__)
@@ -63,12 +64,24 @@ def drain(
                 break
             before = done.claimed
             if not step(bucket_id, done, stores):
-                break
+                if done.paused or done.more or not wait_for_due(bucket_id, until):
+                    break
             empty = empty + 1 if done.claimed == before else 0
             progress(done)
     if done.claimed:
         log.info("drained", commands=done.commands, gone=done.gone, late=done.late, paused=done.paused)
     return done
+
+
+def wait_for_due(bucket_id: int, until: float) -> bool:
+    """Wait for a command that is due within SOON seconds, rather than leave it to a later sweep; False: there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "due_soon.sql"), {"bucket": bucket_id, "soon": SOON})
+        (seconds,) = cursor.fetchone()
+    if seconds is None or time.monotonic() + seconds >= until:
+        return False
+    time.sleep(max(0.0, seconds))
+    return True
 
 
 def step(bucket_id: int, done: Drained, stores: Stores) -> bool:

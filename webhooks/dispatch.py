@@ -28,6 +28,7 @@ State = Delivery.State
 ROUNDS: Final = 4  # sends that one thread has before it at most
 LINGER: Final = 0.1  # seconds from the first answer to the record, which takes along what else has come by then
 SETTLED_AT_ONCE: Final = 100
+SOON: Final = 8.0  # seconds
 
 
 @dataclass(slots=True)
@@ -77,7 +78,9 @@ def dispatch(
             for claimed in claim(threads, rounds, Counter(each.endpoint_id for each in running.values())):
                 running[pool.submit(post, through, claimed)] = claimed
             if not running:
-                break
+                if not wait_for_retry(ends):
+                    break
+                continue
             wait(running, return_when=FIRST_COMPLETED)
             finished, _ = wait(running, timeout=LINGER)
             delivered += record([(running.pop(each), each.result()) for each in finished], total)
@@ -90,6 +93,17 @@ def dispatch(
         settlement.ring()
     total.more = rounds < 1 and bool(due_endpoints())
     return total
+
+
+def wait_for_retry(ends: float) -> bool:
+    """Wait for a delivery that is due within SOON seconds, rather than leave it to a later sweep; False: there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "due_soon.sql"), {"soon": SOON})
+        (seconds,) = cursor.fetchone()
+    if seconds is None or time.monotonic() + seconds + SEND >= ends:
+        return False
+    time.sleep(max(0.0, seconds))
+    return True
 
 
 @contextmanager

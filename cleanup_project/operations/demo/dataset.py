@@ -25,6 +25,7 @@ class Put:
     held: bool = False
     versions: int = 1
     locked: bool = False
+    denied: bool = False
     deleted: bool = False
 
 
@@ -35,7 +36,7 @@ def folder(days_ago: int, today: date) -> str:
 
 def objects(today: date) -> list[Put]:
     """A few hundred small media objects, dated by their keys."""
-    return [*originals(today), *awkward(today), *exports(today), *others(), *locked(today)]
+    return [*originals(today), *awkward(today), *exports(today), *others(), *locked(today), *denied(today)]
 
 
 def originals(today: date) -> Iterator[Put]:
@@ -83,6 +84,23 @@ def others() -> Iterator[Put]:
         yield Put(MEDIA, f"contracts/{n:03d}.pdf")
     for n in range(10):
         yield Put(MEDIA, f"misc/{n:03d}.txt")
+
+
+def denied(today: date) -> Iterator[Put]:
+    """Due originals that the store's policy lets nobody delete."""
+    for n in range(3):
+        yield Put(MEDIA, f"originals/{folder(500 + n, today)}/denied-{n}.mp4", ORIGINALS, denied=True)
+
+
+def stale(today: date) -> list[dict[str, str]]:
+    """What an old export of another system still names, as rows of an import: versions that the bucket does not have."""
+    common = {"etag": "0" * 32, "size": "1000", "last_modified": "2020-01-01T00:00:00Z"}
+    day = folder(800, today)
+    return [
+        {"key": f"originals/{day}/removed-elsewhere.mp4", "version_id": "00000000-0000-4000-8000-000000000000"}
+        | common,
+        {"key": f"originals/{day}/mistyped.mp4", "version_id": "not-a-version-id"} | common,
+    ]
 
 
 def locked(today: date) -> Iterator[Put]:

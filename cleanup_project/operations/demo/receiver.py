@@ -28,8 +28,8 @@ class Receiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, secret: str, log: Path, *, drop_first: bool) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, secret: str, log: Path, *, drop_first: bool, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.secret = secret
         self.log = log
         self.seen = Seen(log.with_suffix(".seen"))
@@ -83,9 +83,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiver(secret: str, log_path: Path, drop_first: bool = True) -> Iterator[str]:
+def receiver(secret: str, log_path: Path, drop_first: bool = True, port: int = 0) -> Iterator[str]:
     """Run the receiver in a process of its own; yields its URL and ends it afterwards."""
-    command = [sys.executable, "-m", __name__, str(log_path), *(["--drop-first"] if drop_first else [])]
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        str(log_path),
+        f"--port={port}",
+        *(["--drop-first"] if drop_first else []),
+    ]
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
         command,
         stdout=subprocess.PIPE,
@@ -121,8 +128,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Receive webhooks on loopback.")
     parser.add_argument("log", type=Path)
     parser.add_argument("--drop-first", action="store_true", help="Handle the first event, and do not say so.")
+    parser.add_argument("--port", type=int, default=0, help="Default: any free one.")
     arguments = parser.parse_args()
-    with Receiver(os.environ["WEBHOOK_SECRET"], arguments.log, drop_first=arguments.drop_first) as server:
+    with Receiver(
+        os.environ["WEBHOOK_SECRET"], arguments.log, drop_first=arguments.drop_first, port=arguments.port
+    ) as server:
         sys.stdout.write(f"http://127.0.0.1:{server.server_port}/webhooks\n")
         sys.stdout.flush()
         with suppress(KeyboardInterrupt):

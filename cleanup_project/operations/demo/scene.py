@@ -39,6 +39,8 @@ TERMS: Final[dict[str, tuple[str, tuple[str, ...], dict[str, Any]]]] = {
             "trigger": "dated_at",
             "period_number": 365,
             "period_unit": "days",
+            "authorisation": "standing",
+            "already_absent": "success",
         },
     ),
     dataset.EXPORTS: (
@@ -93,6 +95,7 @@ class Scene:
     password: str
     buckets: list[Bucket]
     policies: list[RetentionPolicy]
+    operator: User
 
 
 def build(endpoint_url: str, today: date) -> Scene:
@@ -118,16 +121,16 @@ def build(endpoint_url: str, today: date) -> Scene:
         retention_classes=["*"],
         by=people["compliance"],
     )
-    for prefix in ("originals/", "thumbs/"):
+    for bucket, prefix in ((media, "originals/"), (media, "thumbs/"), (locked, "originals/")):
         enforcement.switch_on(
             tenant=acme,
-            bucket=media,
+            bucket=bucket,
             prefix=prefix,
             requested_by=people["manager"],
             approved_by=people["manager2"],
             reason="Originals and their thumbnails come first",
         )
-    return Scene(password, [media, locked], made)
+    return Scene(password, [media, locked], made, people["operator"])
 
 
 def person(name: str, role: str, password: str) -> User:

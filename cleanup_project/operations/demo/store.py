@@ -1,14 +1,19 @@
-"""Fills the demo's S3 server over plain HTTP, as some upstream system would."""
+"""Fills the demo's S3 server over plain HTTP, as some upstream system would, and lists it."""
 
 import base64
 import hashlib
 import http.client
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from cleanup_project.operations.demo.dataset import LOCKED, MEDIA, Put
 from cleanup_project.operations.servers import ACCESS_KEY, VERSIONED, ServerFailed, connected
+from retention.buckets import ref
+from retention.models import Bucket
+from retention.storage import ListedVersion, store_for
+
+Name = tuple[str, str, str]  # bucket, key, version id
 
 
 def fill(endpoint_url: str, objects: Iterable[Put]) -> int:
@@ -46,3 +51,17 @@ def send(
     text = answer.read()
     if answer.status not in {200, 204}:
         raise ServerFailed(f"{method} {path}: {answer.status} {text[:300].decode(errors='replace')}")
+
+
+def listing(buckets: list[Bucket]) -> Iterator[tuple[Name, ListedVersion]]:
+    """Every version and marker, straight from the store."""
+    for bucket in buckets:
+        store, place = store_for(ref(bucket)), ref(bucket)
+        key_marker = version_id_marker = None
+        while True:
+            page = store.list_versions(place, key_marker=key_marker, version_id_marker=version_id_marker)
+            for each in page.versions:
+                yield (bucket.name, each.key, each.version_id), each
+            key_marker, version_id_marker = page.next_key_marker, page.next_version_id_marker
+            if key_marker is None:
+                break

@@ -13,13 +13,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from cleanup_project.operations import servers
-from cleanup_project.operations.demo import check, scene, stage
+from cleanup_project.operations.demo import check, s3, scene, stage
+from ledger.models import CleanupCommand
 
 
 class Command(BaseCommand):
     help = (
-        "Start an embedded PostgreSQL, an S3 server with a few hundred media objects, and the web server; list the "
-        "buckets and freeze the manifests of what their policies would destroy. Ctrl-C stops everything."
+        "Start an embedded PostgreSQL, an S3 server with a few hundred media objects, a receiver of webhooks, the worker "
+        "and the web server, and let them do the main job once. Ctrl-C stops everything."
     )
     requires_system_checks: list[str] = []
 
@@ -31,8 +32,8 @@ class Command(BaseCommand):
         parser.add_argument("--check", action="store_true", help="Do it once and count again; exit 1 on a difference.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if settings.EMBEDDED_DATABASE:
-            self.use_folder((options["data"] or settings.BASE_DIR / ".data" / "demo").resolve())
+        folder = (options["data"] or settings.BASE_DIR / ".data" / "demo").resolve()
+        self.use(folder)
         for name in ("", "werkzeug"):
             logging.getLogger(name).setLevel(logging.WARNING)
         out = self.stderr if options["check"] else self.stdout
@@ -46,27 +47,35 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         stage.empty_database()
-        with stage.s3_server() as endpoint_url:
-            played = stage.play(endpoint_url, lambda text: say(f"  {text}"))
-            with stage.web_server(options["port"]) as url:
+        with s3.server() as endpoint_url:
+            played = stage.play(endpoint_url, folder, lambda text: say(f"  {text}"))
+            with stage.receiver_of_notices(played), stage.web_server(options["port"]) as url, stage.worker():
+                quiet = stage.wait_until_quiet(played, stop)
                 if options["check"]:
-                    said = check.summary(played, url)
+                    said = check.summary(played, url, quiet=quiet)
                     self.stdout.write(json.dumps(said, indent=2))
                     sys.exit(1 if said["deviations"] else 0)
+                for line in stage.told(played):
+                    say(f"  {line}")
                 say(self.welcome(url, played))
                 stop.wait()
         self.stdout.write("Stopped.")
 
-    def use_folder(self, folder: Path) -> None:
-        """Start again in the demo's own folder: settings opened the database of the one that was named before."""
-        if folder != settings.DATA_DIR:
+    def use(self, folder: Path) -> None:
+        """Start again with the demo's own settings, which its processes inherit, where they are not the present ones."""
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {"ONE_CLUSTER": "1", "WEBHOOK_ALLOW_HTTP": "1", "WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8"}
+        if settings.EMBEDDED_DATABASE:
+            wanted["DATA_DIR"] = str(folder)
+        if any(os.environ.get(name) != value for name, value in wanted.items()):
             sys.stdout.flush()
-            os.environ["DATA_DIR"] = str(folder)
+            os.environ.update(wanted)
             os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
 
     def welcome(self, url: str, played: stage.Played) -> str:
         people = "\n".join(f"    {name:14} {role}" for name, role in scene.PEOPLE.items())
         example = next(each.key for each in played.objects if each.held)
+        command = CleanupCommand.objects.filter(state="dead").values_list("key", flat=True).first()
         return f"""
 Ready: {url}/admin/
 
@@ -76,8 +85,9 @@ Ready: {url}/admin/
   In another terminal:
     export DATA_DIR={settings.DATA_DIR}
     export AWS_ACCESS_KEY_ID={servers.ACCESS_KEY} AWS_SECRET_ACCESS_KEY={servers.SECRET_KEY}
-    manage.py catalogue sync demo-media
-    manage.py scan originals-1-year --dry-run
+    manage.py explain '{command}'
     manage.py why {example}
+    manage.py catalogue sync demo-media
+    manage.py scan exports-90-days --dry-run
 
 Ctrl-C stops everything."""
