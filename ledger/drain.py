@@ -63,9 +63,8 @@ def drain(
                 done.more = True
                 break
             before = done.claimed
-            if not step(bucket_id, done, stores):
-                if done.paused or done.more or not wait_for_due(bucket_id, until):
-                    break
+            if not step(bucket_id, done, stores) and (done.paused or done.more or not wait_for_due(bucket_id, until)):
+                break
             empty = empty + 1 if done.claimed == before else 0
             progress(done)
     if done.claimed:

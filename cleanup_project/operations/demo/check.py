@@ -1,4 +1,4 @@
-"""Counts the demo again, from the bucket, the evidence and the receiver's own log, and says every difference in a sentence."""
+"""Counts the demo again, from the bucket, the evidence and the receiver's own log, and puts each difference into words."""
 
 import json
 import re

@@ -164,10 +164,8 @@ def told(played: Played) -> Iterator[str]:
 def web_server(port: int) -> Iterator[str]:
     """gunicorn on localhost, in a process of its own; yields its base URL once it answers."""
     refuse_taken(port)
-    process = child(
-        ["-m", "gunicorn", "cleanup_project.wsgi", "--bind", f"127.0.0.1:{port}"]
-        + ["--threads", "4", "--no-control-socket", "--log-level", "warning"]
-    )
+    options = ["--threads", "4", "--no-control-socket", "--log-level", "warning"]
+    process = child(["-m", "gunicorn", "cleanup_project.wsgi", "--bind", f"127.0.0.1:{port}", *options])
     try:
         url = f"http://localhost:{port}"
         wait_for(url, process)
