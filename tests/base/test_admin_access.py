@@ -18,6 +18,8 @@ from retention import enforcement
 from retention.models import Bucket, CatalogueSync, KeyRule, Tenant
 from tests import world
 from tests.web import quick_pages, url  # noqa: F401
+from tests.webhooks import world as webhooks
+from webhooks import dispatch
 
 REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
 PEOPLE = (User, Group)
@@ -37,6 +39,9 @@ def everything(tenant: Tenant, bucket: Bucket, manager: User, second_manager: Us
     )
     run = world.sealed_run(revision)
     ScheduleSlot.objects.create(policy=revision.policy, scheduled_for=run.as_of, outcome="opened", run=run)
+    endpoint, _secret = webhooks.endpoint(compliance)
+    webhooks.tell(webhooks.notice("clip", "1"))
+    dispatch.claim_from(endpoint.pk, 1)
 
 
 def may_view(model: type[Model], role: str) -> bool:

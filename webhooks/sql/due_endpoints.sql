@@ -1,8 +1,9 @@
--- Enabled endpoints with a head that is due and that nobody is sending. A subselect with LIMIT stops at the first.
+-- Enabled endpoints with a head that is due and that nobody is sending. The subselect stops at the
+-- first; without its ORDER BY it would look for one through the whole table.
 SELECT e.id FROM webhooks_endpoint e
 WHERE e.disabled_at IS NULL AND (
     SELECT 1 FROM webhooks_delivery d
     WHERE d.endpoint_id = e.id AND d.state = 'pending' AND d.due_at <= now()
         AND (d.lease_until IS NULL OR d.lease_until < now())
-    LIMIT 1
+    ORDER BY d.due_at, d.id LIMIT 1
 ) IS NOT NULL

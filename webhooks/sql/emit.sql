@@ -36,10 +36,11 @@ delivery AS (
         o.id, o.endpoint_id, %(tenant)b, o.lane_id, o.sequence, 'pending',
         CASE
             -- Only the head of a lane is due; what stands behind it waits at infinity until it is promoted.
-            -- A subselect with LIMIT probes the index for each lane; a join could read the whole table.
+            -- A subselect with ORDER BY and LIMIT probes the index for each lane; a join could read the whole table.
             WHEN o.first AND (
                 SELECT 1 FROM webhooks_delivery d
-                WHERE d.endpoint_id = o.endpoint_id AND d.lane_id = o.lane_id AND d.state = 'pending' LIMIT 1
+                WHERE d.endpoint_id = o.endpoint_id AND d.lane_id = o.lane_id AND d.state = 'pending'
+                ORDER BY d.sequence LIMIT 1
             ) IS NULL THEN now()
             ELSE 'infinity'
         END,
