@@ -122,8 +122,8 @@ class ManifestItem(models.Model):
     """One frozen line: a command key, its exact targets, and why they are eligible. Append-only.
 
     `line` is the canonical JSON (RFC 8785) of the item and `digest` the SHA-256 of its UTF-8 bytes; the other columns
-    repeat what lists are sorted and searched by. Bulk rows: a foreign key that the database checks would take a tenth of
-    the time of a freeze, and items come and stay with their part.
+    repeat what lists show and are sorted by. Bulk rows: a foreign key that the database checks would take a tenth of the
+    time of a freeze, and items come and stay with their part. An item is found by its run and ordinal.
     """
 
     part = models.ForeignKey(
@@ -148,7 +148,6 @@ class ManifestItem(models.Model):
         verbose_name = "manifest item"
         ordering = ["run", "ordinal"]
         constraints = [models.UniqueConstraint(fields=["run", "ordinal"], name="item_ordinal")]
-        indexes = [models.Index(fields=["command_key"], name="item_by_command_key")]
 
     def __str__(self) -> str:
         return self.command_key

@@ -116,10 +116,6 @@ class Migration(migrations.Migration):
             model_name='manifestpart',
             constraint=models.CheckConstraint(condition=models.Q(('item_count__lte', 1000), ('read__lte', 1000)), name='part_size'),
         ),
-        migrations.AddIndex(
-            model_name='manifestitem',
-            index=models.Index(fields=['command_key'], name='item_by_command_key'),
-        ),
         migrations.AddConstraint(
             model_name='manifestitem',
             constraint=models.UniqueConstraint(fields=('run', 'ordinal'), name='item_ordinal'),
