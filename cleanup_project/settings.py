@@ -91,6 +91,8 @@ def database() -> dict[str, Any]:
     config["ENGINE"] = "django.db.backends.postgresql"
     limits = "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000"
     config["OPTIONS"]["options"] = f"{config['OPTIONS'].get('options', '')} {limits}".strip()
+    # Nothing is prepared by being repeated, only what asks for it (sqlfiles.row); None would refuse that, too.
+    config["OPTIONS"]["prepare_threshold"] = sys.maxsize
     if WEB_PROCESS:
         # psycopg's pool does not survive a fork, and django-q2 forks its workers: for the web process alone.
         config["OPTIONS"]["pool"] = {"min_size": 1, "max_size": env_int("DATABASE_POOL_SIZE", 8), "timeout": 10}

@@ -5,12 +5,12 @@ leaves no gap and a second scheduler no overlap. The empty page seals the manife
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
-import psycopg
 import structlog
 from django.db import connection, transaction
 from django.db.models import Sum
@@ -23,11 +23,15 @@ from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
 from retention.governing import Governing
-from retention.scan import Candidate, Stream
+from retention.scan import Page, Stream
 
 log = structlog.get_logger(__name__)
 
 PART_SIZE = 1000
+# What freeze.sql returns of the part.
+WRITTEN = (
+    "id", "run_id", "number", "key", "digest", "item_count", "target_count", "bytes", "read", "held", "not_enforced",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,94 +49,91 @@ class Cursor:
 def freeze(run: CleanupRun, progress: Callable[[int], object] = lambda items: None) -> CleanupRun:
     """Freeze parts until the manifest is sealed; may be called again, or by another process, wherever it stopped."""
     with structlog.contextvars.bound_contextvars(run=run.key):
-        while (part := freeze_part(run.pk)) is not None:
+        while (part := freeze_part(run)) is not None:
             progress(part.item_count)
         run.refresh_from_db()
         return run
 
 
-def freeze_part(run_id: int) -> ManifestPart | None:
+def freeze_slice(run_id: int, *, budget_seconds: float) -> bool:
+    """Freeze parts of a run for so long; whether there is nothing left to freeze."""
+    until = time.monotonic() + budget_seconds
+    run = CleanupRun.objects.select_related("policy", "tenant").get(pk=run_id)
+    while freeze_part(run) is not None:
+        if time.monotonic() > until:
+            return False
+    return True
+
+
+def freeze_part(run: CleanupRun) -> ManifestPart | None:
     """Freeze the next part in one transaction; None once the run is sealed or ended."""
-    tenant_id = CleanupRun.objects.values_list("tenant_id", flat=True).get(pk=run_id)
     with transaction.atomic():
-        holds.share_lock(tenant_id)
-        run = CleanupRun.objects.select_for_update(no_key=True).select_related("policy", "tenant").get(pk=run_id)
-        if run.sealed_at is not None or RunState(run.state) in RUN_ENDED:
+        holds.share_lock(run.tenant_id)
+        locked = CleanupRun.objects.select_for_update(no_key=True).values_list("state", "sealed_at")
+        state, sealed_at = locked.get(pk=run.pk)
+        if sealed_at is not None or RunState(state) in RUN_ENDED:
             return None
-        last = run.parts.order_by("-number").first()
-        begin = Cursor(**last.cursor) if last else Cursor()
+        number, last = run.parts.order_by("-number").values_list("number", "cursor").first() or (0, {})
+        begin = Cursor(**last)
         rules = governing.of_tenant(run.tenant, run.as_of)
-        candidates, end = gather(run, rules, begin)
-        if not candidates:
+        page = gather(run, rules, begin)
+        if not page.ids:
             seal(run)
             return None
-        ids = [candidate.id for candidate in candidates]
-        derivatives = scan.derivatives_of(ids)
-        lock_versions([*ids, *derivatives])
-        judge = scan.judging(ids, derivatives, rules, run.as_of)
-        return write_part(run, last.number + 1 if last else 1, begin, end, judge)
+        judge = scan.judging(page.ids, scan.lock_versions(page.ids), page.rules, run.as_of)
+        return write_part(run, number + 1, page.end, judge)
 
 
-def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> tuple[list[Candidate], Cursor]:
-    """The next PART_SIZE candidates, across streams, and where the part after them begins."""
+class Gathered(NamedTuple):
+    """The versions that a part is made from, the rules that can cover any of them, and where the part after it begins."""
+
+    ids: str
+    rules: Sequence[Governing]
+    end: Cursor
+
+
+def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> Gathered:
+    """The next PART_SIZE candidates, across streams."""
     by_revision = {rule.revision_id: rule for rule in rules}
-    found: list[Candidate] = []
-    stream, after = begin.stream, begin.after
-    while stream < len(run.streams) and len(found) < PART_SIZE:
-        current = Stream(**run.streams[stream])
-        wanted = PART_SIZE - len(found)
-        page = scan.page(current, by_revision[current.revision_id], run.as_of, after, wanted)
-        found += page
-        if len(page) < wanted:
-            stream, after = stream + 1, None
+    pages, streams = list[Page](), list[Stream]()
+    number, after, wanted = begin.stream, begin.after, PART_SIZE
+    while number < len(run.streams) and wanted:
+        stream = Stream(**run.streams[number])
+        page = scan.page(stream, by_revision[stream.revision_id], run.as_of, after, wanted)
+        pages.append(page)
+        streams.append(stream)
+        if page.size < wanted:
+            number, after = number + 1, None
         else:
-            after = page[-1].position
-    return found, Cursor(stream, after, begin.ordinal)
+            after = page.end
+        wanted -= page.size
+    met = [rule for rule in rules if any(rule.meets(stream.bucket_id, stream.prefix) for stream in streams)]
+    return Gathered(scan.joined(pages), met, Cursor(number, after, begin.ordinal))
 
 
-def lock_versions(ids: Sequence[int]) -> None:
-    """Lock versions in id order, so that what is judged next cannot change before it is frozen."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT FROM retention_objectversion WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
-            [array(ids)],
-        )
+def write_part(run: CleanupRun, number: int, end: Cursor, judge: tuple[LiteralString, dict[str, Any]]) -> ManifestPart:
+    """Judge the page and write its items, and the part that sums them up, in one statement.
 
-
-def write_part(
-    run: CleanupRun, number: int, begin: Cursor, end: Cursor, judge: tuple[LiteralString, dict[str, Any]]
-) -> ManifestPart:
-    """Judge the page and write its items in one statement, then the part that sums them up."""
+    `end` is where the next part begins, but for its ordinal: that is still the last one given.
+    """
     sql, parameters = judge
-    part = ManifestPart(run=run, number=number, key=f"{run.key}:part-{number:04d}")
+    parameters |= {
+        "run": run.pk,
+        "number": number,
+        "key": f"{run.key}:part-{number:04d}",
+        "end": json.dumps(end.as_json()),
+        "ordinal": end.ordinal,
+        "tenant": run.tenant.code,
+        "own": array(sorted({stream["revision_id"] for stream in run.streams})),
+        "enforced": enforced_places(run),
+        "instant": canonical.SQL_INSTANT,
+    }
     with connection.cursor() as cursor:
-        cursor.execute("SELECT nextval(pg_get_serial_sequence('ledger_manifestpart', 'id'))")
-        part.pk = cursor.fetchone()[0]
         # The planner takes the page for a handful of rows, and would join its parts by nested loops: ten times slower.
         cursor.execute("SET LOCAL enable_nestloop = off")
-    # Prepared on the server: planning would take a tenth of the time.
-    with psycopg.Cursor(connection.connection) as prepared:
-        prepared.execute(
-            sql + sqlfiles.read(__file__, "freeze.sql"),
-            parameters
-            | {
-                "run": run.pk,
-                "part": part.pk,
-                "ordinal": begin.ordinal,
-                "tenant": run.tenant.code,
-                "own": array(sorted({stream["revision_id"] for stream in run.streams})),
-                "enforced": enforced_places(run),
-                "instant": canonical.SQL_INSTANT,
-            },
-            prepare=True,
-        )
-        counts = prepared.fetchone()
-    assert counts is not None
-    with connection.cursor() as cursor:
+        written = sqlfiles.row(sql + sqlfiles.read(__file__, "freeze.sql"), parameters)
         cursor.execute("SET LOCAL enable_nestloop = on")  # the caller's transaction may have more to do
-    part.item_count, part.target_count, part.bytes, part.digest, part.read, part.held, part.not_enforced = counts
-    part.cursor = Cursor(end.stream, end.after, begin.ordinal + part.item_count).as_json()
-    part.save(force_insert=True)
+    part = ManifestPart.from_db(connection.alias, WRITTEN, written)
     log.info("part frozen", part=part.key, items=part.item_count, held=part.held, not_enforced=part.not_enforced)
     return part
 

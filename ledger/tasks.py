@@ -1,7 +1,5 @@
 """What the queue calls. Each entry point calls one verb."""
 
-import time
-
 from cleanup_project.base import limits, queue
 from ledger import closing, manifest, schedule
 from ledger import drain as draining
@@ -20,10 +18,8 @@ def tick() -> None:
 @queue.task(queue=queue.WORK)
 def freeze(run_id: int) -> None:
     """Freeze parts of a run until its manifest is sealed, a slice at a time."""
-    until = time.monotonic() + limits.DRAIN_BUDGET
-    while manifest.freeze_part(run_id) is not None:
-        if time.monotonic() > until:
-            return queue.wake("ledger.tasks.freeze", run_id)
+    if not manifest.freeze_slice(run_id, budget_seconds=limits.DRAIN_BUDGET):
+        queue.wake("ledger.tasks.freeze", run_id)
 
 
 @queue.task(queue=queue.WORK)

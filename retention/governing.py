@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from retention.models import PolicyRevision, Tenant
@@ -50,6 +51,12 @@ class Governing:
             and key.startswith(self.prefixes)
         )
 
+    def meets(self, bucket_id: int, prefix: str) -> bool:
+        """Whether anything under this prefix can be in its scope, as far as its key says, which never changes."""
+        return bucket_id in self.bucket_ids and any(
+            own.startswith(prefix) or prefix.startswith(own) for own in self.prefixes
+        )
+
     def governs(self, stored_at: datetime) -> bool:
         """Whether an object first stored then is this revision's, and not its predecessor's or successor's."""
         return (self.stored_from is None or stored_at >= self.stored_from) and (
@@ -82,9 +89,16 @@ def in_force(revisions: Iterable[PolicyRevision], as_of: datetime) -> list[Gover
 
 def of_tenant(tenant: Tenant, as_of: datetime) -> list[Governing]:
     """Every revision that governs objects of the tenant at `as_of`, ordered by policy, newest first."""
+    published = PolicyRevision.objects.filter(tenant=tenant, published_at__isnull=False).order_by("pk")
+    return list(evaluated(as_of, tuple(published.values_list("pk", "policy__suspended_at"))))
+
+
+@lru_cache(maxsize=16)
+def evaluated(as_of: datetime, published: tuple[tuple[int, datetime | None], ...]) -> list[Governing]:
+    """What these revisions make at `as_of`: the same for each part of a run, as only a policy's suspension can change."""
     by_policy: dict[int, list[PolicyRevision]] = {}
-    published = PolicyRevision.objects.filter(tenant=tenant, published_at__isnull=False).select_related("policy")
-    for revision in published.order_by("policy_id", "number"):
+    revisions = PolicyRevision.objects.filter(pk__in=[pk for pk, _suspended in published]).select_related("policy")
+    for revision in revisions.order_by("policy_id", "number"):
         by_policy.setdefault(revision.policy_id, []).append(revision)
     return [rule for revisions in by_policy.values() for rule in in_force(revisions, as_of)]
 

@@ -1,9 +1,12 @@
 """SQL that lives in `.sql` files beside the code that runs it."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
+import psycopg
+from django.db import connection
 from django.db.migrations.operations.special import RunSQL
 
 
@@ -11,6 +14,18 @@ from django.db.migrations.operations.special import RunSQL
 def read(package_file: str, name: str) -> LiteralString:
     """The text of `sql/<name>` beside the module `package_file` (its `__file__`)."""
     return (Path(package_file).resolve().parent / "sql" / name).read_text(encoding="utf-8")
+
+
+def row(sql: LiteralString, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The one row of a statement that is planned once a connection: for long statements, whose planning takes as long.
+
+    Django's own cursors never prepare; see `prepare_threshold` in the settings.
+    """
+    connection.ensure_connection()
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        found: tuple[Any, ...] | None = cursor.execute(sql, parameters, prepare=True).fetchone()
+    assert found is not None
+    return found
 
 
 def run(package_file: str, name: str, *, undo: str) -> RunSQL:

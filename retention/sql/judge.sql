@@ -19,7 +19,7 @@ subject AS MATERIALIZED (
     JOIN retention_objectversion v ON v.id = asked.id
     WHERE v.id = ANY(%(ids)s::bigint[]) -- said twice, so that the index is probed and never walked
 ),
-clocked AS MATERIALIZED (
+clocked AS (
     SELECT
         s.id, s.is_delete_marker, r.*,
         CASE r.trigger WHEN 'stored_at' THEN s.stored_at WHEN 'dated_at' THEN s.dated_at END AS trigger_at,
@@ -33,45 +33,38 @@ clocked AS MATERIALIZED (
         AND (r.stored_to IS NULL OR s.stored_at < r.stored_to)
         AND (r.remove_expired_markers OR NOT s.is_delete_marker)
 ),
+timed AS (
+    SELECT
+        *, CASE WHEN NOT retain_permanently AND NOT suspended THEN due_at(trigger_at, period, cutoff) END AS since
+    FROM clocked
+    OFFSET 0 -- so that a date is worked out once, and not wherever it is read
+),
 finding AS (
     SELECT
-        c.id, c.policy_id, c.revision_id, c.label, c.trigger, c.trigger_at, due.since,
+        id, policy_id, revision_id, label, trigger_at, since,
         CASE
-            WHEN c.retain_permanently THEN 4
-            WHEN c.suspended THEN 5
-            WHEN c.trigger = 'event' THEN 6
-            WHEN c.trigger_at IS NULL THEN 7
-            WHEN due.since > %(as_of)s::timestamptz THEN 8
-            WHEN newer.generations < c.keep_newest THEN 9
+            WHEN retain_permanently THEN 4
+            WHEN suspended THEN 5
+            WHEN trigger = 'event' THEN 6
+            WHEN trigger_at IS NULL THEN 7
+            WHEN since > %(as_of)s::timestamptz THEN 8
+            WHEN keep_newest > 0 AND NOT is_delete_marker AND keep_newest > (
+                SELECT count(*) FROM (
+                    SELECT FROM retention_objectversion g
+                    WHERE g.tenant_id = t.tenant_id AND g.series = t.series
+                        AND g.gone_at IS NULL AND g.standalone AND NOT g.is_delete_marker
+                        AND g.bucket_id = ANY(t.bucket_ids)
+                        AND (g.retention_class = ANY(t.retention_classes) OR '*' = ANY(t.retention_classes))
+                        AND g.key ^@ ANY (t.prefixes)
+                        AND CASE t.trigger WHEN 'stored_at' THEN g.stored_at WHEN 'dated_at' THEN g.dated_at END > t.trigger_at
+                    LIMIT t.keep_newest
+                ) newer
+            ) THEN 9
             ELSE 11
         END AS reason
-    FROM clocked c
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN NOT c.retain_permanently AND NOT c.suspended
-            THEN due_at(c.trigger_at, c.period, c.cutoff) END AS since
-    ) due
-    LEFT JOIN LATERAL (
-        -- Only where it can matter: counted no further than keep_newest, NULL where nothing is kept.
-        SELECT count(*) AS generations FROM (
-            SELECT FROM retention_objectversion g
-            WHERE c.keep_newest > 0 AND g.tenant_id = c.tenant_id AND g.series = c.series
-                AND g.gone_at IS NULL AND g.standalone AND NOT g.is_delete_marker
-                AND g.bucket_id = ANY(c.bucket_ids)
-                AND (g.retention_class = ANY(c.retention_classes) OR '*' = ANY(c.retention_classes))
-                AND g.key ^@ ANY (c.prefixes)
-                AND CASE c.trigger WHEN 'stored_at' THEN g.stored_at WHEN 'dated_at' THEN g.dated_at END > c.trigger_at
-            LIMIT c.keep_newest
-        ) counted
-    ) newer ON c.keep_newest > 0 AND NOT c.is_delete_marker
+    FROM timed t
 ),
-governed AS (
-    -- The latest end of retention governs; of two policies with the same end, the older one.
-    SELECT DISTINCT ON (id) id, revision_id, trigger_at, since
-    FROM finding WHERE since IS NOT NULL ORDER BY id, since DESC, policy_id
-),
-said AS (
-    SELECT id, min(reason) AS reason, string_agg(label, '","' ORDER BY revision_id) AS considered FROM finding GROUP BY id
-),
+{ruled},
 derivative AS MATERIALIZED (
     -- A derivative goes with the version that it was surely made from: an explicit parent, else by its time.
     SELECT
@@ -112,7 +105,7 @@ covered AS (
 verdict AS MATERIALIZED (
     SELECT
         s.id, s.place, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size, s.stored_at, s.asset,
-        s.is_delete_marker, governed.revision_id, governed.trigger_at, governed.since, said.considered, covered.hold_id,
+        s.is_delete_marker, ruled.revision_id, ruled.trigger_at, ruled.since, ruled.considered, covered.hold_id,
         CASE
             WHEN s.gone_at IS NOT NULL THEN 0
             WHEN s.role = 'derivative' AND NOT s.is_delete_marker AND EXISTS (
@@ -120,17 +113,16 @@ verdict AS MATERIALIZED (
                 WHERE v.bucket_id = s.original_bucket_id AND v.key = s.original_key
                     AND v.gone_at IS NULL AND NOT v.is_delete_marker
             ) THEN 1
-            WHEN said.id IS NULL THEN 2
+            WHEN ruled.id IS NULL THEN 2
             WHEN s.is_delete_marker AND EXISTS (
                 SELECT FROM retention_objectversion v
                 WHERE v.bucket_id = s.bucket_id AND v.key = s.key AND v.gone_at IS NULL AND NOT v.is_delete_marker
             ) THEN 3
-            WHEN said.reason < 10 THEN said.reason
+            WHEN ruled.reason < 10 THEN ruled.reason
             WHEN covered.hold_id IS NOT NULL THEN 10
             ELSE 11
         END AS reason
     FROM subject s
-    LEFT JOIN said ON said.id = s.id
-    LEFT JOIN governed ON governed.id = s.id
+    LEFT JOIN ruled ON ruled.id = s.id
     LEFT JOIN covered ON covered.original_id = s.id
 )

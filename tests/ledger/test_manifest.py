@@ -121,15 +121,33 @@ def test_freezing_goes_on_where_it_stopped(
         version(bucket, tenant, f"o/{n}", stored_at=timezone.now() - timedelta(days=100 - n % 3))
     uninterrupted = dry_run(policy)
     run, _ = runs.open_run(policy=policy, by=None, mode=CleanupRun.Mode.DRY_RUN)
-    manifest.freeze_part(run.pk)
+    manifest.freeze_part(run)
     with monkeypatch.context() as broken:
-        broken.setattr(ManifestPart, "save", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("killed")))
-        with pytest.raises(RuntimeError):
-            manifest.freeze_part(run.pk)
+        write_part = manifest.write_part
+        broken.setattr(manifest, "write_part", lambda *given: {}[write_part(*given)])
+        with pytest.raises(KeyError):
+            manifest.freeze_part(run)
     assert run.parts.count() == 1
 
     manifest.freeze(CleanupRun.objects.get(pk=run.pk))
     assert keys(run) == keys(uninterrupted)
+
+
+def test_only_rules_that_can_cover_the_page_are_asked_and_the_latest_end_governs(
+    policy: RetentionPolicy, tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    for code, prefix, days in (("deep", "o/deep/", 60), ("deeper", "o/deep/er/", 90), ("aside", "aside/", 20)):
+        published(
+            tenant, bucket, author=manager, publisher=second_manager, code=code, prefixes=[prefix], period_number=days
+        )
+    version(bucket, tenant, "o/1")
+    version(bucket, tenant, "o/deep/er/1")
+    deeper = RetentionPolicy.objects.get(code="deeper")
+    (line,) = dry_run(deeper).items.values_list("line", flat=True)
+    assert json.loads(line)["why"]["considered"] == ["originals/1", "deep/1", "deeper/1"]
+    assert [
+        len(json.loads(line)["why"]["considered"]) for line in dry_run(policy).items.values_list("line", flat=True)
+    ] == [1]
 
 
 def test_objects_catalogued_after_the_run_opened_wait_for_the_next(
@@ -254,7 +272,7 @@ def test_a_revision_published_while_a_run_scans_does_not_change_it(
     for n in range(3):
         version(bucket, tenant, f"o/{n}")
     run, _ = runs.open_run(policy=policy, by=None, mode=CleanupRun.Mode.DRY_RUN)
-    manifest.freeze_part(run.pk)
+    manifest.freeze_part(run)
     published(tenant, bucket, author=manager, publisher=second_manager, code="originals", period_number=3000)
     assert manifest.freeze(run).item_count == 3
 
@@ -266,7 +284,7 @@ def test_a_policy_suspended_while_a_run_scans_stops_it_finding_more(
     for n in range(3):
         version(bucket, tenant, f"o/{n}")
     run, _ = runs.open_run(policy=policy, by=None, mode=CleanupRun.Mode.DRY_RUN)
-    manifest.freeze_part(run.pk)
+    manifest.freeze_part(run)
     policies.suspend(policy=policy, by=manager, reason="Under review")
     assert manifest.freeze(run).item_count == 1
 
@@ -305,7 +323,7 @@ def test_cancelling_needs_a_right_a_reason_and_an_open_run(
     with pytest.raises(LedgerError, match="reason"):
         runs.cancel(run=run, by=manager, reason=" ")
     runs.cancel(run=run, by=manager, reason="Wrong bucket")
-    assert manifest.freeze_part(run.pk) is None
+    assert manifest.freeze_part(run) is None
     with pytest.raises(LedgerError, match="ended already"):
         runs.cancel(run=run, by=manager, reason="Again")
     assert AuditEvent.objects.filter(action="run.cancelled", subject_id=run.pk, actor=manager).count() == 1

@@ -53,7 +53,7 @@ def test_it_prints_what_it_froze(policy: RetentionPolicy) -> None:
 def test_an_interrupted_scan_goes_on(policy: RetentionPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "PART_SIZE", 2)
     run, _ = runs.open_run(policy=policy, by=None)
-    manifest.freeze_part(run.pk)
+    manifest.freeze_part(run)
     assert (scan("originals")["run"], CleanupRun.objects.count()) == (run.key, 1)
 
 

@@ -270,9 +270,9 @@ def scanned(policy: RetentionPolicy, rules: Sequence[governing.Governing], as_of
     for stream in scan.plan(own, as_of):
         rule = next(rule for rule in own if rule.revision_id == stream.revision_id)
         after = None
-        while page := scan.page(stream, rule, as_of, after, 3):
-            found += [candidate.id for candidate in page]
-            after = page[-1].position
+        while (page := scan.page(stream, rule, as_of, after, 3)).size:
+            found += map(int, page.ids.strip("{}").split(","))
+            after = page.end
     return found
 
 
