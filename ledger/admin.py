@@ -175,6 +175,8 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
     list_display = ("command_key", "eligible_since", "overdue", "reason", "target_count", "bytes")
     list_select_related = ("run",)
     lookups = frozenset({"run", "ordinal__gte", "ordinal__lte"})
+    exact_search = ("command_key",)
+    search_help_text = "A command key, exactly."
     fieldsets = (
         (None, {"fields": ("command_key", "run", "part", "ordinal", "revision", "object_version")}),
         ("Why", {"fields": ("eligible_since", "overdue", "facts")}),

@@ -94,10 +94,13 @@ def test_a_nonsense_address_is_no_crash(query: dict[str, str], run: CleanupRun, 
 
 
 def test_search_is_exact(run: CleanupRun, operator: User, client: Client) -> None:
+    item = ManifestItem.objects.filter(run=run).first()
+    assert item is not None
     for model, term, found in (
+        (ManifestItem, item.command_key, 1),
+        (ManifestItem, item.command_key[:-1], 0),
+        (ManifestItem, f" {item.command_key}", 0),
         (CleanupRun, run.key, 1),
-        (CleanupRun, run.key[:-1], 0),
-        (CleanupRun, f" {run.key}", 0),
         (CleanupRun, "clips", 1),
         (CleanupRun, "clip", 0),
         (ManifestPart, f"{run.key}:part-0001", 1),
