@@ -127,7 +127,7 @@ class Job:
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO ledger_request (command_id, token, made_at, sent_before, worker) "
-                "SELECT id, token, now(), now() + %s * interval '1 s', %s "
+                "SELECT id, token, statement_timestamp(), statement_timestamp() + %s * interval '1 s', %s "
                 "FROM unnest(%s::bigint[], %s::bigint[]) AS u (id, token)",
                 [sent_before, self.batch.worker, array(self.going), array(each.token for each in self.going.values())],
             )
