@@ -105,7 +105,7 @@ BROKEN: Final[dict[str, str]] = {
         WHERE (c.state IN ('deleted', 'notified')) IS DISTINCT FROM (r.id IS NOT NULL)
             OR (r.command_key, r.outcome, r.event_id, r.target_count) <> (c.key, c.outcome, c.event_id, c.target_count)
             OR r.id IS NOT NULL
-                AND (SELECT count(*) FROM ledger_receiptlocator l WHERE l.receipt_id = r.id) <> r.target_count
+                AND (SELECT count(*) FROM ledger_receiptlocator l WHERE l.command_id = r.command_id) <> r.target_count
     """,
     "8: deleted means exactly one event": """
         SELECT c.key, c.state, e.event_id FROM ledger_cleanupcommand c
