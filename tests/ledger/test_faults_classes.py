@@ -379,6 +379,17 @@ def test_a_null_version_that_was_replaced_meanwhile_stays() -> None:
     ended_well(world)
 
 
+def test_a_store_that_always_times_out_and_never_executes_exhausts_the_attempts(world: Acting) -> None:
+    world.put("a")
+    world.run()
+    world.store.inject(Fault("delete_versions", TIMEOUT), times=20)
+    again(world, 16)
+    entry = quarantined(world, "a", "transient")
+    assert entry.attempts == 8
+    assert world.story("a")[-3:] == ["present", "ambiguous", "failed"]
+    ended_well(world)
+
+
 def taken_away(world: Acting, row: ObjectVersion) -> VersionRef:
     """Somebody else removes the version, and no listing of ours is recent enough to have shown it."""
     name = VersionRef(row.key, row.version_id)
