@@ -182,12 +182,12 @@ class Job:
         for each in failures:
             if each.failure is not None and each.failure.ambiguous:
                 return Verdict.ambiguous(command, each.failure.kind, answers.of_answer(each), self.settle_seconds)
-        if failures:
-            return self.verdict_of_failure(command, max(failures, key=answers.gravity), failures)
-        if unseen is not None:
+        if unseen is not None:  # before the failures of other targets: nothing is parked while one may be gone unseen
             self.heed(unseen)
             kind = answers.trouble_of_look(unseen)
             return Verdict.ambiguous(command, kind, answers.of_look(unseen), self.settle_seconds)
+        if failures:
+            return self.verdict_of_failure(command, max(failures, key=answers.gravity), failures)
         return Verdict.failed(command, Trouble.SURVIVED, answers.of_answer(said[0]), sent=True)
 
     def verdict_of_failure(

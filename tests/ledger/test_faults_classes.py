@@ -390,6 +390,24 @@ def test_a_store_that_always_times_out_and_never_executes_exhausts_the_attempts(
     ended_well(world)
 
 
+def test_a_deletion_that_nobody_could_see_keeps_its_command_out_of_quarantine(world: Acting) -> None:
+    original = world.put("a")
+    small = thumbnail(world, original)
+    world.run()
+    failing(world, FailureClass.PERMISSION, small)
+    unseen = Failure.of(FailureClass.TRANSIENT, "InternalError")
+    world.store.inject(Fault("inspect", unseen))
+    world.drain()
+    command = world.command("a")
+    assert command.state == CommandState.READY, "the original is gone, and nobody has seen that yet"
+    assert command.inspect_due is not None
+    failing(world, FailureClass.PERMISSION, small)
+    again(world, 2)
+    quarantined(world, "a", "permission")
+    assert world.command("a").targets.get(key="a").gone_at is not None
+    ended_well(world)
+
+
 def taken_away(world: Acting, row: ObjectVersion) -> VersionRef:
     """Somebody else removes the version, and no listing of ours is recent enough to have shown it."""
     name = VersionRef(row.key, row.version_id)
