@@ -264,7 +264,12 @@ def chunks(targets: Iterable[Target]) -> list[list[Target]]:
 
 
 def asked_before(command: Claimed) -> bool:
-    """Whether a request of ours for this command was ever committed."""
+    """Whether a request of ours for this command may ever have left us."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM ledger_request WHERE command_id = %s)", [command.id])
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM ledger_request r WHERE r.command_id = %s AND NOT EXISTS (SELECT FROM "
+            "ledger_attempt a WHERE a.command_id = r.command_id AND a.token = r.token AND NOT a.late "
+            "AND a.outcome IN ('not_sent', 'held', 'withdrawn')))",
+            [command.id],
+        )
         return bool(cursor.fetchone()[0])

@@ -9,7 +9,7 @@ import pytest
 from cleanup_project.base import clock
 from ledger.models import CleanupCommand, DeadLetter, Pace, Receipt, Request
 from ledger.states import CommandState, RunState
-from retention import enforcement
+from retention import control, enforcement
 from retention.buckets import ref
 from retention.models import Bucket, ObjectVersion, PolicyRevision
 from retention.storage import Failure, FailureClass, VersionRef
@@ -406,6 +406,28 @@ def test_a_deletion_that_nobody_could_see_keeps_its_command_out_of_quarantine(wo
     quarantined(world, "a", "permission")
     assert world.command("a").targets.get(key="a").gone_at is not None
     ended_well(world)
+
+
+def test_a_request_that_never_left_us_makes_no_absence_ours(world: Acting) -> None:
+    row = world.put("a")
+    world.run()
+    read = control.read
+
+    def pressed(tenant_id: int) -> tuple[int, bool]:
+        """The stop switch is pressed after the request was committed, and before it is sent."""
+        if Request.objects.exists() and not read(tenant_id)[1]:
+            control.stop(tenant=world.tenant, by=world.people["operator"], reason="Wait")
+        return read(tenant_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(control, "read", pressed)
+        world.drain()
+    assert world.story("a") == ["not_sent"]
+    name = taken_away(world, row)
+    control.lift(tenant=world.tenant, by=world.people["compliance"], reason="Go on")
+    again(world)
+    quarantined(world, "a", "already_absent")
+    ended_well(world, removed=[name])
 
 
 def taken_away(world: Acting, row: ObjectVersion) -> VersionRef:
