@@ -80,6 +80,8 @@ class Job:
 
     def gather_evidence(self) -> None:
         """Evidence before: a recent listing of ours, else a look now. What is not there was not destroyed by us."""
+        for command in [each for each in self.going.values() if not open_targets([each])]:
+            self.leave(self.verdict_of_absence(command))  # seen absent in an earlier cycle: there is nothing to send
         unproven = list[Target]()
         for target in open_targets(self.going.values()):
             if target.listed_at is None:

@@ -430,6 +430,23 @@ def test_a_request_that_never_left_us_makes_no_absence_ours(world: Acting) -> No
     ended_well(world, removed=[name])
 
 
+def test_a_command_that_was_absent_before_is_not_taken_for_destroyed_when_it_is_taken_up_again(world: Acting) -> None:
+    row = world.put("a")
+    world.run()
+    name = taken_away(world, row)
+    world.drain()
+    world.settled()
+    world.run()
+    command = world.command("a")
+    assert (command.state, command.cycle) == (CommandState.READY, 1)
+    world.drain()
+    command.refresh_from_db()
+    assert (command.state, command.failure_class) == (CommandState.DEAD, "already_absent")
+    assert not Receipt.objects.exists()
+    assert not Request.objects.exists()
+    ended_well(world, removed=[name])
+
+
 def taken_away(world: Acting, row: ObjectVersion) -> VersionRef:
     """Somebody else removes the version, and no listing of ours is recent enough to have shown it."""
     name = VersionRef(row.key, row.version_id)
