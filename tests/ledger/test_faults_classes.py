@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cleanup_project.base import clock
+from ledger import claim, execute, settle
 from ledger.models import CleanupCommand, DeadLetter, Pace, Receipt, Request
 from ledger.states import CommandState, RunState
 from retention import control, enforcement
@@ -445,6 +446,25 @@ def test_a_command_that_was_absent_before_is_not_taken_for_destroyed_when_it_is_
     assert not Receipt.objects.exists()
     assert not Request.objects.exists()
     ended_well(world, removed=[name])
+
+
+def test_late_evidence_in_doubt_waits_for_the_store_to_settle(world: Acting) -> None:
+    world.put("a")
+    world.run()
+    batch = claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], 60)
+    world.store.inject(Fault("delete_versions", TIMEOUT))
+    done = execute.execute(batch, world.stores)
+    world.leases_expire()
+    again(world)
+    assert world.story("a") == ["lease_lost", "present"]
+    assert settle.settle(batch, done.verdicts).late == 1
+    command = world.command("a")
+    assert command.inspect_due is not None
+    assert command.inspect_due > clock.now() + timedelta(seconds=50)
+    assert command.due_at >= command.inspect_due
+    again(world, 2)
+    assert world.story("a") == ["lease_lost", "late ambiguous", "present", "present", "deleted"]
+    ended_well(world)
 
 
 def taken_away(world: Acting, row: ObjectVersion) -> VersionRef:
