@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cleanup_project.base import clock
-from ledger import claim, execute, settle
+from ledger import claim, closing, execute, runs, settle
 from ledger.models import CleanupCommand, DeadLetter, Pace, Receipt, Request
 from ledger.states import CommandState, RunState
 from retention import control, enforcement
@@ -464,6 +464,32 @@ def test_late_evidence_in_doubt_waits_for_the_store_to_settle(world: Acting) -> 
     assert command.due_at >= command.inspect_due
     again(world, 2)
     assert world.story("a") == ["lease_lost", "late ambiguous", "present", "present", "deleted"]
+    ended_well(world)
+
+
+def test_a_command_of_a_cancelled_run_whose_worker_died_is_looked_at_and_ends(world: Acting) -> None:
+    world.put("sent")
+    world.put("claimed")
+    run = world.run()
+
+    class Died(BaseException):
+        pass
+
+    def die(operation: str, *_: object) -> None:
+        if operation == "inspect":
+            raise Died
+
+    world.store.before_call = die
+    with pytest.raises(Died):
+        world.drain()
+    world.store.before_call = None
+    CleanupCommand.objects.filter(targets__key="claimed").update(due_at=EPOCH)
+    runs.cancel(run=run, by=world.people["operator"], reason="Wrong scope")
+    closing.withdraw_cancelled()
+    world.leases_expire()
+    again(world, 2)
+    closing.withdraw_cancelled()
+    assert set(CleanupCommand.objects.values_list("state", flat=True)) <= {"deleted", "withdrawn"}
     ended_well(world)
 
 
