@@ -1,4 +1,4 @@
-"""Who is claimed when: by an index at any size, urgent before old, every tenant, suspects alone, never faster than the limit."""
+"""Who is claimed when: by an index at any size, urgent before old, every tenant, suspects alone, not above the limit."""
 
 import json
 import os
@@ -74,6 +74,7 @@ def explained(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
             found = cursor.fetchone()[0]
         finally:
             cursor.execute("DEALLOCATE asked")
+            transaction.set_rollback(True)
     return (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
 
 
@@ -85,11 +86,8 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def read_of_commands(plan: dict[str, Any]) -> tuple[set[str], int]:
     """By which indexes the table of commands was read, and how many of its rows were looked at."""
-    scans = [
-        each
-        for each in nodes(plan)
-        if each.get("Relation Name") == "ledger_cleanupcommand" and "Scan" in each["Node Type"]
-    ]
+    ours = [each for each in nodes(plan) if each.get("Relation Name") == "ledger_cleanupcommand"]
+    scans = [each for each in ours if "Scan" in each["Node Type"]]
     rows = sum((each["Actual Rows"] + each.get("Rows Removed by Filter", 0)) * each["Actual Loops"] for each in scans)
     return {each.get("Index Name", each["Node Type"]) for each in scans}, round(rows)
 
@@ -137,15 +135,6 @@ def test_tenants_take_turns(tenant: Tenant, bucket: Bucket) -> None:
     taken = [one(bucket).tenant_id for _ in range(6)]
     assert sorted(taken) == sorted([tenant.pk, other.pk] * 3)
     assert taken[0] != taken[1] != taken[2] != taken[3]
-
-
-@pytest.mark.django_db
-def test_a_tenant_with_urgent_work_without_end_does_not_starve_another(tenant: Tenant, bucket: Bucket) -> None:
-    other = Tenant.objects.create(code="other", name="Other")
-    commands(tenant, bucket, 40, priority=0)
-    commands(other, bucket, 3, priority=2)
-    taken = [one(bucket).tenant_id for _ in range(30)]
-    assert taken.count(other.pk) == 3
 
 
 @pytest.mark.django_db

@@ -64,6 +64,9 @@ def somebody_waits() -> bool:
     """Whether some session of this database waits for a lock of another one."""
     with connection.cursor() as cursor:
         cursor.execute(
+            "SELECT pg_stat_clear_snapshot()"
+        )  # within a transaction, what was seen first would be seen for ever
+        cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
         )
         return bool(cursor.fetchone()[0])
