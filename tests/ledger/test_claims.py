@@ -138,6 +138,15 @@ def test_tenants_take_turns(tenant: Tenant, bucket: Bucket) -> None:
 
 
 @pytest.mark.django_db
+def test_a_tenant_with_urgent_work_without_end_does_not_starve_another(tenant: Tenant, bucket: Bucket) -> None:
+    other = Tenant.objects.create(code="other", name="Other")
+    commands(tenant, bucket, 40, priority=0)
+    commands(other, bucket, 3, priority=2)
+    taken = [one(bucket).tenant_id for _ in range(30)]
+    assert taken.count(other.pk) == 3
+
+
+@pytest.mark.django_db
 def test_commands_that_have_lost_two_workers_are_claimed_alone(tenant: Tenant, bucket: Bucket) -> None:
     commands(tenant, bucket, 5, priority=1)
     suspects = set(CleanupCommand.objects.order_by("pk").values_list("pk", flat=True)[:2])
