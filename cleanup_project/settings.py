@@ -230,6 +230,7 @@ X_FRAME_OPTIONS = "DENY"
 WEBHOOK_ALLOW_HTTP = env_bool("WEBHOOK_ALLOW_HTTP")
 WEBHOOK_ALLOW_CIDRS = env_list("WEBHOOK_ALLOW_CIDRS")
 WEBHOOKS_SETTLED_TASK = "ledger.tasks.notify"  # rung when events were settled
+HOLD_PLACED_TASK = "ledger.tasks.hold_placed"  # rung with each new legal hold
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

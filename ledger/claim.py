@@ -66,18 +66,27 @@ def claim(bucket_id: int, tenant_id: int, priorities: Sequence[int], settle_seco
         if stopped:
             return batch
         lease = SEND_SECONDS + DELETE_SECONDS + settle_seconds + SPARE_SECONDS
-        commands = list(take(bucket_id, tenant_id, priorities, lease, n))
+        refused = refusing(tenant_id)
+        commands = list(take(bucket_id, tenant_id, priorities, lease, n, refused))
         batch.claimed = len(commands)
         if commands:
             take_over(commands, batch.worker)
-            batch.commands, verdicts = sift(commands, check([each.id for each in commands], tenant_id))
-            write(batch, verdicts)
+            going, verdicts = sift(commands, check([each.id for each in commands], tenant_id))
+            batch.commands = [
+                each for each in going if each.inspect_due or (each.run_id, each.policy_id) not in refused
+            ]
+            kept = {each.id for each in batch.commands}
+            write(batch, verdicts + [Verdict.later(each, 0.0) for each in going if each.id not in kept])
     return batch
 
 
-def take(bucket_id: int, tenant_id: int, priorities: Sequence[int], lease: int, n: int) -> Iterator[Claimed]:
-    """Lease commands; only where nothing else is due, one of those that have lost their worker before, alone."""
-    refused = refusing(tenant_id)
+def take(
+    bucket_id: int, tenant_id: int, priorities: Sequence[int], lease: int, n: int, refused: "Refusing"
+) -> Iterator[Claimed]:
+    """Lease commands; only where nothing else is due, one of those that have lost their worker before, alone.
+
+    Of what is refused, those of which an earlier worker may have sent a request, so that somebody looks.
+    """
     parameters: dict[str, Any] = {
         "bucket": bucket_id,
         "tenant": tenant_id,

@@ -80,6 +80,8 @@ class Job:
 
     def gather_evidence(self) -> None:
         """Evidence before: a recent listing of ours, else a look now. What is not there was not destroyed by us."""
+        for command in [each for each in self.going.values() if not open_targets([each])]:
+            self.leave(self.verdict_of_absence(command))  # seen absent in an earlier cycle: there is nothing to send
         unproven = list[Target]()
         for target in open_targets(self.going.values()):
             if target.listed_at is None:
@@ -127,7 +129,7 @@ class Job:
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO ledger_request (command_id, token, made_at, sent_before, worker) "
-                "SELECT id, token, now(), now() + %s * interval '1 s', %s "
+                "SELECT id, token, statement_timestamp(), statement_timestamp() + %s * interval '1 s', %s "
                 "FROM unnest(%s::bigint[], %s::bigint[]) AS u (id, token)",
                 [sent_before, self.batch.worker, array(self.going), array(each.token for each in self.going.values())],
             )
@@ -182,12 +184,12 @@ class Job:
         for each in failures:
             if each.failure is not None and each.failure.ambiguous:
                 return Verdict.ambiguous(command, each.failure.kind, answers.of_answer(each), self.settle_seconds)
-        if failures:
-            return self.verdict_of_failure(command, max(failures, key=answers.gravity), failures)
-        if unseen is not None:
+        if unseen is not None:  # before the failures of other targets: nothing is parked while one may be gone unseen
             self.heed(unseen)
             kind = answers.trouble_of_look(unseen)
             return Verdict.ambiguous(command, kind, answers.of_look(unseen), self.settle_seconds)
+        if failures:
+            return self.verdict_of_failure(command, max(failures, key=answers.gravity), failures)
         return Verdict.failed(command, Trouble.SURVIVED, answers.of_answer(said[0]), sent=True)
 
     def verdict_of_failure(
@@ -264,7 +266,12 @@ def chunks(targets: Iterable[Target]) -> list[list[Target]]:
 
 
 def asked_before(command: Claimed) -> bool:
-    """Whether a request of ours for this command was ever committed."""
+    """Whether a request of ours for this command may ever have left us."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM ledger_request WHERE command_id = %s)", [command.id])
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM ledger_request r WHERE r.command_id = %s AND NOT EXISTS (SELECT FROM "
+            "ledger_attempt a WHERE a.command_id = r.command_id AND a.token = r.token AND NOT a.late "
+            "AND a.outcome IN ('not_sent', 'held', 'withdrawn')))",
+            [command.id],
+        )
         return bool(cursor.fetchone()[0])

@@ -18,6 +18,7 @@ from ledger.batch import Batch, Claimed
 from ledger.failures import Then, rule_of
 from ledger.models import Attempt, CleanupCommand
 from ledger.states import CommandState
+from retention.storage import FailureClass
 
 Outcome = Attempt.Outcome
 
@@ -82,8 +83,13 @@ class Verdict:
 
     @classmethod
     def present(cls, command: Claimed) -> Self:
-        """Inspected after a request in doubt: still there, so it is tried again."""
-        rule = rule_of("transient")
+        """Inspected after a request in doubt: still there, so it is tried again, while it has attempts left."""
+        rule = rule_of(FailureClass.TRANSIENT)
+        if retry.exhausted(rule, command.attempts):
+            detail = f"Still there, as was seen after {command.attempts} requests of which nobody knew the end."
+            verdict = cls.dead(command, FailureClass.TRANSIENT, detail)
+            verdict.charged = False  # the look is no attempt
+            return verdict
         return cls(command, Outcome.PRESENT, due_in=retry.delay(rule, command.attempts))
 
     @classmethod

@@ -170,7 +170,11 @@ def record_late(batch: Batch, late: Sequence[Verdict]) -> list[Verdict]:
         cursor.execute(
             sqlfiles.read(__file__, "late.sql"),
             dict(zip(LATE, outcomes.attempt_columns(sent, late=True), strict=True))
-            | {"claimed_at": batch.claimed_at, "worker": batch.worker},
+            | {
+                "wait": [each.inspect_in or 0.0 for each in sent],
+                "claimed_at": batch.claimed_at,
+                "worker": batch.worker,
+            },
         )
         told = {row[0] for row in cursor.fetchall()}
     return [each for each in sent if each.command.id in told]

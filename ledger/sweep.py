@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import queue
-from ledger import closing, drain, runs
+from ledger import closing, drain, inflight, runs
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from webhooks import sweep as webhooks
@@ -22,6 +22,8 @@ def sweep() -> Mapping[str, int]:
         "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
         "draining": ring_each("ledger.tasks.drain", drain.due_buckets()),
         "late_evidence": ring_each("ledger.tasks.reconcile", [None] if late_evidence() else []),
+        "holds": ring_each("ledger.tasks.hold_placed", inflight.unreported()),
+        "in_flight_ended": inflight.ended(),
         **webhooks.sweep(),
         "notified": closing.notify(),
         "closed": closing.close_drained(),

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
+from django.conf import settings
 from django.db import connection, transaction
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, queue
 from cleanup_project.base.models import User
 from retention import control
 from retention.eligibility import HoldFacts
@@ -70,6 +71,7 @@ def place(
         )
         control.bump(tenant.pk)
         audit.record(action="hold.placed", subject=hold, by=by, reason=reason, after={"matter": matter})
+        queue.wake(settings.HOLD_PLACED_TASK, hold.pk)
     return hold
 
 

@@ -485,8 +485,36 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('policy', 'scheduled_for'), name='slot_once'), models.CheckConstraint(condition=models.Q(models.Q(('outcome', 'opened'), ('reason', ''), ('run__isnull', False)), models.Q(models.Q(('outcome', 'opened'), _negated=True), ('run', None), models.Q(('reason', ''), _negated=True)), _connector='OR'), name='slot_opened_or_why_not')],
             },
         ),
+        migrations.CreateModel(
+            name='HoldReport',
+            fields=[
+                ('hold', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='report', serialize=False, to='retention.legalhold')),
+                ('reported_at', models.DateTimeField()),
+                ('in_flight', models.PositiveIntegerField(help_text='Commands that were leased or in doubt.')),
+                ('marked_at', models.DateTimeField(blank=True, null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='InFlight',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('token', models.BigIntegerField()),
+                ('reported_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('ended_as', models.CharField(blank=True, help_text="The outcome that settled it, else the command's state.", max_length=14)),
+                ('command', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.cleanupcommand')),
+                ('report', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='commands', to='ledger.holdreport')),
+            ],
+            options={
+                'verbose_name': 'command in flight',
+                'verbose_name_plural': 'commands in flight',
+                'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['id'], name='in_flight_open')],
+                'constraints': [models.UniqueConstraint(fields=('report', 'command'), name='in_flight_once'), models.CheckConstraint(condition=models.Q(models.Q(('ended_as', ''), ('ended_at', None)), models.Q(('ended_at__isnull', False), models.Q(('ended_as', ''), _negated=True)), _connector='OR'), name='in_flight_ended')],
+            },
+        ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
+        sqlfiles.run(__file__, "inflight_guard.sql", undo="DROP FUNCTION guard_hold_report(), guard_in_flight() CASCADE"),
         sqlfiles.append_only(
             "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
             "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",

@@ -7,6 +7,7 @@ from ledger.models.command import (
     Incident,
     SkippedItem,
 )
+from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
 from ledger.models.pace import Pace, RunTally, Turn
 from ledger.models.receipt import Receipt, ReceiptLocator, TenantSalt
@@ -21,6 +22,8 @@ __all__ = [
     "CommandTarget",
     "DeadLetter",
     "Decision",
+    "HoldReport",
+    "InFlight",
     "Incident",
     "ManifestItem",
     "ManifestPart",

@@ -9,7 +9,8 @@ WITH picked AS MATERIALIZED (
         SELECT id, lease_until IS NOT NULL AS taken_over FROM ledger_cleanupcommand
         WHERE state = 'ready' AND bucket_id = %(bucket)s AND tenant_id = %(tenant)s AND priority = wanted.priority
             AND due_at <= now() AND (lease_until IS NULL OR lease_until < now())
-            AND run_id <> ALL (%(paused)s::bigint[]) AND policy_id <> ALL (%(suspended)s::bigint[])
+            AND (run_id <> ALL (%(paused)s::bigint[]) AND policy_id <> ALL (%(suspended)s::bigint[])
+                OR inspect_due IS NOT NULL OR lease_until IS NOT NULL) -- to be looked at, or given back
             AND (lease_losses >= 2) = %(suspects)s
         ORDER BY due_at, id LIMIT %(n)s
         FOR NO KEY UPDATE SKIP LOCKED

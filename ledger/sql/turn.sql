@@ -1,10 +1,14 @@
--- Take the next turn in a bucket. Parameters: bucket, oldest_every.
-WITH waiting AS (
-    SELECT t.id, t.last_turn, t.turns, due.priorities, due.urgent
-    FROM ledger_turn t
+-- Take the next turn in a bucket. Parameters: bucket, oldest_every. Turns are counted for the whole bucket: every so many,
+-- whoever has waited longest comes, even where others always have something more urgent.
+WITH taken AS MATERIALIZED (
+    SELECT mod(sum(turns) + 1, %(oldest_every)s) = 0 AS oldest FROM ledger_turn WHERE bucket_id = %(bucket)s
+),
+waiting AS (
+    SELECT t.id, t.last_turn, taken.oldest, due.priorities, due.urgent
+    FROM taken CROSS JOIN ledger_turn t
     CROSS JOIN LATERAL (
         SELECT
-            array_agg(head.priority ORDER BY CASE WHEN mod(t.turns + 1, %(oldest_every)s) = 0 THEN head.due_at END, head.priority)
+            array_agg(head.priority ORDER BY CASE WHEN taken.oldest THEN head.due_at END, head.priority)
                 AS priorities,
             min(head.priority) AS urgent
         FROM unnest(ARRAY[0, 1, 2]::smallint[]) AS p(priority)
@@ -19,7 +23,7 @@ WITH waiting AS (
 ),
 chosen AS (
     SELECT t.id FROM ledger_turn t JOIN waiting w ON w.id = t.id
-    ORDER BY CASE WHEN mod(w.turns + 1, %(oldest_every)s) = 0 THEN 0 ELSE w.urgent END, w.last_turn
+    ORDER BY CASE WHEN w.oldest THEN 0 ELSE w.urgent END, w.last_turn
     LIMIT 1 FOR NO KEY UPDATE OF t
 )
 UPDATE ledger_turn t SET last_turn = clock_timestamp(), turns = t.turns + 1

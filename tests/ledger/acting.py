@@ -1,5 +1,6 @@
 """A small world in which commands are executed: a store in memory, its catalogue, a policy under enforcement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import md5
 from typing import Any
@@ -13,10 +14,12 @@ from ledger.drain import Drained, drain
 from ledger.models import CleanupCommand, CleanupRun
 from retention import enforcement
 from retention.buckets import ref
-from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
+from retention.models import Bucket, ObjectVersion, PolicyRevision, Role, Tenant
 from retention.storage import BucketRef, ObjectStore, VersionRef
 from retention.storage.memory import MemoryStore
 from tests.world import EPOCH, published, version
+from webhooks import endpoints
+from webhooks.models import Endpoint
 
 
 @dataclass
@@ -56,6 +59,21 @@ class Acting:
         self.versions[key].append(row)
         return row
 
+    def fill(self, keys: Sequence[str]) -> list[ObjectVersion]:
+        """Store and catalogue many objects of one byte, each of them the only one of its key."""
+        names = [self.store.put(self.place, key, b"x") for key in keys]
+        now, etag = clock.now(), md5(b"x", usedforsecurity=False).hexdigest()
+        rows = [
+            ObjectVersion(
+                bucket=self.bucket, tenant=self.tenant, key=name.key, version_id=name.version_id, etag=etag, size=1,
+                stored_at=EPOCH, is_latest=True, is_delete_marker=False, asset=name.key, series=name.key,
+                role=Role.ORIGINAL, standalone=True, source=ObjectVersion.Source.LISTING, first_observed_at=EPOCH,
+                observed_at=EPOCH, listed_at=now,
+            )
+            for name in names
+        ]  # fmt: skip
+        return ObjectVersion.objects.bulk_create(rows, batch_size=5000)
+
     def run(self) -> CleanupRun:
         """An enforcing run, sealed and authorised, with its commands published."""
         run, _new = runs.open_run(policy=self.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
@@ -69,11 +87,30 @@ class Acting:
 
     def due_now(self) -> None:
         """Let time pass: everything that waits is due."""
-        CleanupCommand.objects.filter(state="ready").update(due_at=clock.now())
+        CleanupCommand.objects.filter(state="ready").update(due_at=EPOCH)
+
+    def leases_expire(self) -> None:
+        """Let time pass: whoever has a lease has lost it, and what its requests did is settled at the store."""
+        CleanupCommand.objects.filter(lease_until__isnull=False).update(lease_until=EPOCH)
 
     def settled(self) -> None:
         closing.notify()
         closing.close_drained()
+
+    def subscribe(self, name: str = "receiver") -> Endpoint:
+        """An endpoint for every event of the tenant; nothing is sent to it by itself."""
+        return endpoints.create(
+            tenant=self.tenant.code,
+            name=name,
+            url=f"https://{name}.example/hook",
+            event_types=["*"],
+            by=self.people["operator"],
+        )[0]
+
+    def story(self, key: str) -> list[str]:
+        """What the attempts tell of a command, in order; of results that came too late, with a word before."""
+        tries = self.command(key).tries.order_by("token", "late")
+        return [f"late {each.outcome}" if each.late else str(each.outcome) for each in tries]
 
     def command(self, key: str) -> CleanupCommand:
         (found,) = CleanupCommand.objects.filter(targets__key=key).distinct()

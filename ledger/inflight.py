@@ -1,0 +1,101 @@
+"""After a hold is placed: what may still be executed although it is in force, and the commands that waited are held.
+
+The hold is in force before any of this (`retention.holds.place`); a claim that began earlier may have missed it.
+"""
+
+import time
+from typing import Final
+
+import structlog
+from django.db import OperationalError, connection, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from psycopg.errors import LockNotAvailable
+
+from cleanup_project.base import clock, limits, sqlfiles
+from ledger.models import HoldReport, InFlight
+from retention import holds
+from retention.models import LegalHold
+
+CHUNK: Final = 1000
+BARRIER_SECONDS: Final = 2  # how long one try for the barrier makes later claims queue behind it
+
+log = structlog.get_logger(__name__)
+
+
+def placed(hold_id: int) -> HoldReport:
+    """Report what is in flight, and hold what waits; may be called again wherever it stopped."""
+    made = report(hold_id)
+    if made.marked_at is None:
+        mark(made)
+    ended()
+    return made
+
+
+def report(hold_id: int, *, patience_seconds: float = limits.DRAIN_BUDGET) -> HoldReport:
+    """The hold's report; written, if there is none, once every claim that may have missed the hold has ended.
+
+    Raises OperationalError where the barrier is not granted in so many seconds: the sweep asks again.
+    """
+    until = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return report_behind_barrier(hold_id)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable) or time.monotonic() >= until:
+                raise
+            log.info("the barrier of a hold waits for claims", hold=hold_id)
+
+
+def report_behind_barrier(hold_id: int) -> HoldReport:
+    tenant_id = LegalHold.objects.values_list("tenant_id", flat=True).get(pk=hold_id)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{BARRIER_SECONDS}s"])
+        # Claims hold this lock, shared, from before they look for holds until they commit.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [holds.LOCK_CLASS, tenant_id])
+        made = HoldReport.objects.filter(pk=hold_id).first()
+        if made is not None:
+            return made
+        under_way = [(command, token) for command, is_under_way, token in covered(hold_id) if is_under_way]
+        now = clock.now()
+        made = HoldReport.objects.create(hold_id=hold_id, reported_at=now, in_flight=len(under_way))
+        InFlight.objects.bulk_create(
+            [InFlight(report=made, command_id=pk, token=token, reported_at=now) for pk, token in under_way], CHUNK
+        )
+    log.info("hold reported", hold=hold_id, in_flight=made.in_flight)
+    return made
+
+
+def covered(hold_id: int) -> list[tuple[int, bool, int]]:
+    """(command, whether it may be under way, token) of the ready commands that a hold covers, by id."""
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "hold_covers.sql"), {"hold": hold_id})
+        return list(cursor.fetchall())
+
+
+def mark(made: HoldReport) -> int:
+    """Hold the covered commands that nobody has, in chunks; returns how many. The others are found by their claim."""
+    waiting = [command for command, is_under_way, _token in covered(made.hold_id) if not is_under_way]
+    marked = 0
+    for start in range(0, len(waiting), CHUNK):
+        with transaction.atomic(), connection.cursor() as cursor:
+            ids = waiting[start : start + CHUNK]
+            cursor.execute(sqlfiles.read(__file__, "hold_waiting.sql"), {"hold": made.hold_id, "ids": ids})
+            marked += cursor.fetchone()[0]
+    HoldReport.objects.filter(pk=made.pk, marked_at=None).update(marked_at=Now())
+    log.info("commands held", hold=made.hold_id, commands=marked)
+    return marked
+
+
+def ended() -> int:
+    """Close what was in flight and is settled by now; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "in_flight_ended.sql"))
+        closed: int = cursor.rowcount
+        return closed
+
+
+def unreported() -> list[int]:
+    """Holds in force whose report, or whose marking, is still to come."""
+    waiting = LegalHold.objects.in_force().filter(Q(report=None) | Q(report__marked_at=None))
+    return list(waiting.order_by("pk").values_list("pk", flat=True))
