@@ -7,7 +7,7 @@ from django.db import connection
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from retention import policies
-from retention.models import Bucket, LegalHold, PolicyRevision, Tenant
+from retention.models import Bucket, KeyRule, LegalHold, PolicyRevision, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -43,6 +43,13 @@ def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str, *, standing: 
         effective_from=EPOCH,
     )
     return policies.publish(revision=revision, by=publisher, reason="Benchmark")
+
+
+def key_rule(bucket: Bucket, tenant: Tenant) -> None:
+    """Everything under media/ is an original of the tenant's."""
+    KeyRule.objects.create(
+        bucket=bucket, position=1, pattern="media/{_}/{asset}.mp4", tenant=tenant, retention_class="video"
+    )
 
 
 def add_originals(

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import freeze, ledger, sync
+from cleanup_project.operations.bench import drain, freeze, ledger, sync
 
 
 class Command(BaseCommand):
@@ -20,6 +20,8 @@ class Command(BaseCommand):
         synced.add_argument("--versions", type=int, default=5000, help="Versions in the bucket, default 5,000.")
         drained = names.add_parser("ledger", help="From claim to receipt, against plain batched SQL.")
         drained.add_argument("--commands", type=int, default=50_000, help="Commands of each side, default 50,000.")
+        emptied = names.add_parser("drain", help="Emptying a bucket of a real server, against s5cmd and others.")
+        emptied.add_argument("--objects", type=int, default=4000, help="Objects for each contender, default 4,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -28,6 +30,7 @@ class Command(BaseCommand):
             logging.getLogger(name).setLevel(logging.WARNING)
         measure = {
             "freeze": lambda: freeze.run(rows=options["rows"]),
+            "drain": lambda: drain.run(objects=options["objects"]),
             "ledger": lambda: ledger.run(commands=options["commands"]),
             "sync": lambda: sync.run(versions=options["versions"]),
         }
