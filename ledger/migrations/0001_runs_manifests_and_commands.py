@@ -287,7 +287,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('outcome', models.CharField(max_length=14)),
-                ('commands', models.PositiveIntegerField()),
+                ('commands', models.IntegerField()),
                 ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('run', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='tallies', to='ledger.cleanuprun')),
             ],
