@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import structlog
 from django.contrib.postgres.functions import TransactionNow
 from django.db import transaction
+from django.db.models import Model
 from django.db.models.functions import Now
 
 from cleanup_project.base import audit, clock
@@ -24,6 +25,8 @@ from retention.why import facts_of, surroundings_of
 PARKED: Final = frozenset({CommandState.HELD, CommandState.DEAD, CommandState.WITHDRAWN})
 
 log = structlog.get_logger(__name__)
+
+M = TypeVar("M", bound=Model)
 
 
 def replay(*, command: CleanupCommand, by: User, reason: str, repair: str = "") -> CleanupCommand:
@@ -52,8 +55,8 @@ def replay(*, command: CleanupCommand, by: User, reason: str, repair: str = "") 
     return row
 
 
-def lock(model: Any, ids: Sequence[int]) -> list[Any]:
-    return list(model.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
+def lock(model: type[M], ids: Sequence[int]) -> list[M]:
+    return list(model._default_manager.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
 
 
 def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> None:
@@ -177,7 +180,9 @@ def close(*, command: CleanupCommand, by: User, reason: str) -> DeadLetter:
         entry = row.dead_letters.filter(resolved_at=None).first()
         if entry is None:
             last = row.dead_letters.order_by("-cycle").first()
-            said = f": {last.get_resolution_display()}, {instant(last.resolved_at)}" if last else ""
+            said = (
+                f": {last.get_resolution_display()}, {instant(last.resolved_at)}" if last and last.resolved_at else ""
+            )
             raise AlreadyDecided(f"{row} has no open quarantine entry{said}.")
         row.dead_letters.filter(pk=entry.pk).update(
             resolved_at=Now(), resolution=DeadLetter.Resolution.CLOSED, resolved_by=by, reason=reason
