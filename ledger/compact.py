@@ -57,33 +57,22 @@ def compact(*, older_than: timedelta = KEPT_FOR, limit: int = CHUNK) -> int:
 def forget_locators(*, older_than: timedelta) -> int:
     """Forget the clear names behind receipts issued longer ago; returns of how many receipts.
 
-    The receipts stay, with their commitments. Looks at receipts in the order in which they were written, and ends at
-    the first chunk that holds a younger one.
+    The receipts stay, with their commitments. Walks the locators that are left in short transactions.
     """
     check_age(older_than, "locators")
     total: int = 0
+    after = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(
-                """
-                WITH chunk AS MATERIALIZED (
-                    SELECT r.id, r.issued_at < now() - %s * interval '1 s' AS old
-                    FROM ledger_receipt r JOIN (
-                        SELECT DISTINCT receipt_id FROM ledger_receiptlocator ORDER BY receipt_id LIMIT %s
-                    ) named ON named.receipt_id = r.id
-                ),
-                forgotten AS (
-                    DELETE FROM ledger_receiptlocator l
-                    WHERE l.receipt_id = ANY (ARRAY(SELECT id FROM chunk WHERE old))
-                )
-                SELECT count(*) FILTER (WHERE old), count(*) FROM chunk
-                """,
-                [older_than.total_seconds(), CHUNK],
+                sqlfiles.read(__file__, "forget.sql"),
+                {"older_than": older_than.total_seconds(), "after": after, "limit": CHUNK},
             )
-            forgotten, read = cursor.fetchone()
+            read, forgotten, last = cursor.fetchone()
         total += forgotten
-        if forgotten < read or read == 0:
+        if read < CHUNK:
             return total
+        after = last
 
 
 def check_age(older_than: timedelta, what: str) -> None:
