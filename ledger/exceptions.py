@@ -11,3 +11,19 @@ class RunOverlap(LedgerError):
 
 class IdempotencyConflict(LedgerError):
     """The idempotency key was used for a different request."""
+
+
+class NotPermitted(LedgerError):
+    """No role of the person has the right."""
+
+
+class AlreadyDecided(LedgerError):
+    """Somebody else, or the system, was faster: there is nothing left to decide."""
+
+
+class NotReplayable(LedgerError):
+    """Something still stands in the way of another try."""
+
+
+class Unknown(LedgerError):
+    """There is nothing on record under this name."""

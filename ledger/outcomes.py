@@ -16,7 +16,7 @@ from cleanup_project.base.arrays import array
 from ledger import retry
 from ledger.batch import Batch, Claimed
 from ledger.failures import Then, rule_of
-from ledger.models import Attempt, CleanupCommand
+from ledger.models import Attempt, CleanupCommand, RunTally
 from ledger.states import CommandState
 from retention.storage import FailureClass
 
@@ -249,3 +249,8 @@ def tally(verdicts: Sequence[Verdict]) -> None:
             "INSERT INTO ledger_runtally (run_id, outcome, commands) VALUES (%s, %s, %s)",
             [(run, outcome, number) for (run, outcome), number in counts.items()],
         )
+
+
+def tally_back(run_id: int, state: str) -> None:
+    """A command that was counted as parked under its run is parked no longer."""
+    RunTally.objects.create(run_id=run_id, outcome=state, commands=-1)

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import clock
-from ledger import claim, settle
+from ledger import claim, outcomes, settle
 from ledger.batch import Batch, Claimed
 from ledger.execute import Stores, execute
 from ledger.models import CleanupCommand, DeadLetter, Incident
@@ -50,6 +50,7 @@ def reconcile(command: CleanupCommand, stores: Stores = store_for) -> bool:
             return False
         record_incident(row, verdict)
         settle.confirm(batch, [verdict], clock.now())
+        outcomes.tally_back(row.run_id, row.state)
     log.error("destroyed after it was parked", command=row.key, state=row.state)
     return True
 

@@ -45,6 +45,7 @@ class Migration(migrations.Migration):
                 ('reason', models.TextField(blank=True, db_default='', default='', help_text='Why it was withdrawn.')),
                 ('event_id', models.CharField(blank=True, db_default='', default='', max_length=44)),
                 ('changed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('compacted_at', models.DateTimeField(blank=True, help_text='When its targets, requests and attempts became a summary.', null=True)),
                 ('bucket', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
                 ('hold', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.legalhold')),
                 ('policy', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.retentionpolicy')),
@@ -287,7 +288,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('outcome', models.CharField(max_length=14)),
-                ('commands', models.PositiveIntegerField()),
+                ('commands', models.IntegerField()),
                 ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('run', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='tallies', to='ledger.cleanuprun')),
             ],
@@ -371,6 +372,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='cleanupcommand',
             index=models.Index(condition=models.Q(('inspect_due__isnull', False), models.Q(('state', ledger.states.CommandState['READY']), _negated=True)), fields=['inspect_due'], name='command_late_evidence'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('state__in', [ledger.states.CommandState['DEAD'], ledger.states.CommandState['HELD'], ledger.states.CommandState['WITHDRAWN']])), fields=['state', '-id'], name='command_parked'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('compacted_at', None), ('state', ledger.states.CommandState['NOTIFIED'])), fields=['changed_at'], name='command_to_compact'),
         ),
         migrations.AddConstraint(
             model_name='cleanupcommand',

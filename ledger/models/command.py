@@ -84,6 +84,9 @@ class CleanupCommand(models.Model):
     reason = models.TextField(blank=True, default="", db_default="", help_text="Why it was withdrawn.")
     event_id = models.CharField(max_length=44, blank=True, default="", db_default="")
     changed_at = models.DateTimeField(db_default=Now())
+    compacted_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its targets, requests and attempts became a summary."
+    )
 
     objects = CleanupCommandQuerySet.as_manager()
 
@@ -124,6 +127,17 @@ class CleanupCommand(models.Model):
                 fields=["inspect_due"],
                 condition=Q(inspect_due__isnull=False) & ~Q(state=CommandState.READY),
                 name="command_late_evidence",
+            ),
+            # Lists of what is parked, newest first; compaction, oldest first.
+            models.Index(
+                fields=["state", "-id"],
+                condition=Q(state__in=[CommandState.DEAD, CommandState.HELD, CommandState.WITHDRAWN]),
+                name="command_parked",
+            ),
+            models.Index(
+                fields=["changed_at"],
+                condition=Q(state=CommandState.NOTIFIED, compacted_at=None),
+                name="command_to_compact",
             ),
         ]
 

@@ -36,11 +36,14 @@ class Turn(models.Model):
 
 
 class RunTally(models.Model):
-    """What one settlement did for a run's counts. Insert-only, so that settlements never wait for one another."""
+    """What one settlement did for a run's counts. Insert-only, so that settlements never wait for one another.
+
+    Negative where a parked command left its outcome again: replayed, or found gone after all.
+    """
 
     run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, related_name="tallies")
     outcome = models.CharField(max_length=14)
-    commands = models.PositiveIntegerField()
+    commands = models.IntegerField()
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -7,7 +7,7 @@ WITH item AS MATERIALIZED (
     WHERE i.part_id = %(part)s AND i.run_id = %(run)s AND i.ordinal BETWEEN %(first)s AND %(last)s
 ),
 target AS MATERIALIZED (
-    SELECT item.command_key, t.*, b.id AS bucket_id
+    SELECT item.command_key, t.*, b.id AS bucket_id, v.gone_reason = 'destroyed' AS destroyed
     FROM item
     CROSS JOIN LATERAL ROWS FROM (json_to_recordset(item.line -> 'targets') AS (
         etag text, incarnation text, key text, object_version bigint, role text, size bigint, stored_at timestamptz,
@@ -19,6 +19,10 @@ target AS MATERIALIZED (
 taken AS (
     SELECT DISTINCT target.command_key FROM target
     JOIN ledger_commandtarget o ON o.object_version_id = target.object_version AND o.active
+),
+destroyed AS (
+    -- By another command, whose targets may have been compacted away since this manifest was frozen.
+    SELECT DISTINCT command_key FROM target WHERE target.destroyed
 ),
 known AS MATERIALIZED (
     SELECT c.id, c.key, c.state, c.cycle, c.lease_until, c.inspect_due, c.held_by, c.held_until
@@ -36,6 +40,7 @@ created AS (
     FROM item
     JOIN target first ON first.command_key = item.command_key AND first.place = 1
     WHERE item.command_key NOT IN (SELECT key FROM known) AND item.command_key NOT IN (SELECT command_key FROM taken)
+        AND item.command_key NOT IN (SELECT command_key FROM destroyed)
     ORDER BY item.ordinal
     RETURNING id, key
 ),
@@ -57,6 +62,7 @@ adoptable AS MATERIALIZED (
     WHERE known.state = 'ready' OR (
         known.state IN ('held', 'dead', 'withdrawn') AND known.inspect_due IS NULL
         AND (known.held_until IS NULL OR known.held_until <= now())
+        AND known.key NOT IN (SELECT command_key FROM destroyed)
         AND NOT EXISTS (
             SELECT FROM ledger_commandtarget own
             JOIN ledger_commandtarget o ON o.object_version_id = own.object_version_id AND o.active
@@ -72,6 +78,8 @@ decided AS (
 skipped AS (
     INSERT INTO ledger_skippeditem (run_id, item_id, command_key, reason, at)
     SELECT %(run)s, item.id, item.command_key, CASE
+        WHEN item.command_key IN (SELECT command_key FROM destroyed) AND (known.id IS NULL OR known.state NOT IN ('deleted', 'notified'))
+            THEN 'Another command has destroyed one of its objects.'
         WHEN known.id IS NULL THEN 'Another command already has one of its objects.'
         WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
         WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'

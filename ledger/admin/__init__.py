@@ -1,0 +1,5 @@
+"""Runs, manifests, commands, quarantine and receipts in the admin: read, and decided about through the verbs alone."""
+
+from ledger.admin import commands, manifests, quarantine, receipts, runs, slots
+
+__all__ = ["commands", "manifests", "quarantine", "receipts", "runs", "slots"]
