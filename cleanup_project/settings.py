@@ -103,7 +103,7 @@ def database() -> dict[str, Any]:
 
 
 DEBUG = env_bool("DEBUG")
-DATA_DIR = Path(env_str("DATA_DIR", str(BASE_DIR / ".data"))).resolve()
+DATA_DIR = Path(env_str("DATA_DIR") or BASE_DIR / ".data").resolve()
 EMBEDDED_DATABASE = not env_str("DATABASE_URL")
 WEB_PROCESS = env_bool("WEB_PROCESS")  # set by cleanup_project.wsgi, not by people
 

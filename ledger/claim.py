@@ -90,18 +90,16 @@ def take(
     parameters: dict[str, Any] = {
         "bucket": bucket_id,
         "tenant": tenant_id,
-        "order": list(priorities),
+        "order": array(priorities),
         "lease": lease,
-        "paused": sorted(refused.runs),
-        "suspended": sorted(refused.policies),
+        "paused": array(refused.runs),
+        "suspended": array(refused.policies),
     }
-    with connection.cursor() as cursor:
-        for suspects, limit in ((False, n), (True, 1)):
-            cursor.execute(sqlfiles.read(__file__, "claim.sql"), parameters | {"suspects": suspects, "n": limit})
-            rows = cursor.fetchall()
-            if rows:
-                yield from (Claimed(*row) for row in rows)
-                return
+    for suspects, limit in ((False, n), (True, 1)):
+        rows = sqlfiles.rows(sqlfiles.read(__file__, "claim.sql"), parameters | {"suspects": suspects, "n": limit})
+        if rows:
+            yield from (Claimed(*row) for row in rows)
+            return
 
 
 def take_over(commands: Sequence[Claimed], worker: str) -> None:
@@ -118,13 +116,9 @@ def take_over(commands: Sequence[Claimed], worker: str) -> None:
 def check(ids: Sequence[int], tenant_id: int) -> Mapping[int, list[tuple[Any, ...]]]:
     """The rows of `sql/claim_check.sql`, by command. A later statement than the hold lock, so that it sees every hold."""
     found: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            sqlfiles.read(__file__, "claim_check.sql"),
-            {"ids": array(ids), "tenant": tenant_id, "instant": canonical.SQL_INSTANT},
-        )
-        for row in cursor.fetchall():
-            found[row[0]].append(row)
+    parameters = {"ids": array(ids), "tenant": tenant_id, "instant": canonical.SQL_INSTANT}
+    for row in sqlfiles.rows(sqlfiles.read(__file__, "claim_check.sql"), parameters):
+        found[row[0]].append(row)
     return found
 
 

@@ -79,8 +79,7 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
     issued = [issuer.issue(each, event_id(EVENT, each.command.key)) for each in gone]
-    with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
+    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
     emit(issuer.tenant, [notice(each, issuer) for each in issued], at=now)
     write_receipts(batch, issued, issuer, now)
     outcomes.tally(gone)

@@ -21,11 +21,16 @@ def row(sql: LiteralString, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
 
     Django's own cursors never prepare; see `prepare_threshold` in the settings.
     """
+    (found,) = rows(sql, parameters)
+    return found
+
+
+def rows(sql: LiteralString, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """All rows of such a statement; none, where it returns nothing."""
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-        found: tuple[Any, ...] | None = cursor.execute(sql, parameters, prepare=True).fetchone()
-    assert found is not None
-    return found
+        cursor.execute(sql, parameters, prepare=True)
+        return cursor.fetchall() if cursor.description else []
 
 
 def run(package_file: str, name: str, *, undo: str) -> RunSQL:
