@@ -102,7 +102,7 @@ def wait_for_retry(ends: float) -> bool:
         (seconds,) = cursor.fetchone()
     if seconds is None or time.monotonic() + seconds + SEND >= ends:
         return False
-    time.sleep(max(0.0, seconds))
+    time.sleep(seconds)
     return True
 
 

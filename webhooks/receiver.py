@@ -108,9 +108,8 @@ class Seen:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         with closing(self._connect()) as connection:
-            connection.execute(
-                "PRAGMA journal_mode = WAL"
-            )  # one write to disk for each event, where the default takes three
+            # One write to disk for each event, where the default takes three.
+            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS seen (endpoint TEXT, id TEXT, PRIMARY KEY (endpoint, id)) WITHOUT ROWID"
             )

@@ -1,4 +1,4 @@
-"""Plain http on loopback for these tests, and nobody to ring when events are settled."""
+"""Plain http on loopback for these tests, nobody to ring when events are settled, and no waiting for retries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,14 @@ import pytest
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
+from webhooks import dispatch
 
 
 @pytest.fixture(autouse=True)
-def loopback(settings: Any) -> None:
+def loopback(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.WEBHOOK_ALLOW_HTTP = True
     settings.WEBHOOKS_SETTLED_TASK = ""
+    monkeypatch.setattr(dispatch, "SOON", 0)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes a second
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+import structlog
 from django.conf import settings
 from django.db import connection
 
@@ -130,6 +131,27 @@ def test_a_dispatcher_killed_after_sending_leaves_evidence_and_the_delivery_goes
     left, finished = DeliveryAttempt.objects.filter(delivery__sequence=1).order_by("number")
     assert (left.finished_at, left.status, finished.status) == (None, None, 204)
     assert Delivery.objects.get(sequence=1).attempts == 1
+
+
+def test_a_retry_that_is_due_soon_goes_out_in_the_same_dispatch(
+    operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "SOON", 8.0)
+    with receiver(lambda request: 204 if len(inbox.requests) > 1 else 503) as inbox:
+        endpoint(operator, inbox.url)
+        tell(notice("a", "1"))
+        assert dispatch.dispatch() == Dispatched(sent=2, delivered=1, retried=1)
+    assert len(inbox.requests) == 2
+
+
+def test_nobody_waits_for_what_is_due_and_cannot_be_claimed(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "SOON", 8.0)
+    made, _ = endpoint(operator)
+    made.secrets.update(key_encrypted=b"damaged")
+    tell(notice("a", "1"))
+    with structlog.testing.capture_logs() as logs:
+        assert dispatch.dispatch() == Dispatched()
+    assert len(logs) == 1
 
 
 def test_a_slow_endpoint_leaves_the_others_their_threads(operator: User) -> None:
