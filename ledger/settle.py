@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from json.encoder import encode_basestring as quoted
 from typing import Any, Final
 
 import structlog
@@ -14,6 +15,7 @@ from django.db import connection, transaction
 
 from cleanup_project.base import queue, sqlfiles
 from cleanup_project.base.arrays import array
+from cleanup_project.base.canonical import Written
 from ledger import outcomes
 from ledger.batch import Batch, Target
 from ledger.outcomes import Verdict
@@ -78,7 +80,7 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
     """Receipts, events, states and the catalogue for commands whose targets are all gone."""
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
-    issued = [issuer.issue(each, event_id(EVENT, each.command.key)) for each in gone]
+    issued = [issuer.issue(each, event_id(EVENT, each.command.key, "")) for each in gone]
     sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
     emit(issuer.tenant, [notice(each, issuer) for each in issued], at=now)
     write_receipts(batch, issued, issuer, now)
@@ -90,16 +92,12 @@ def notice(issued: Issued, issuer: Issuer) -> Notice:
     """The event of one deletion: identifiers, digest and outcome; no object key."""
     command = issued.command
     revision = issuer.revisions[command.revision_id]
-    data: dict[str, Any] = {
-        "bytes": sum(target.size for target in command.targets),
-        "command_key": command.key,
-        "outcome": issued.outcome,
-        "policy": revision.policy.code,
-        "receipt_sha256": issued.digest.hex(),
-        "revision": revision.number,
-        "run": issuer.runs[command.run_id].key,
-        "targets": len(command.targets),
-    }
+    size = sum(target.size for target in command.targets)
+    data = Written(
+        f'{{"bytes":{size},"command_key":{quoted(command.key)},"outcome":"{issued.outcome}",'
+        f'"policy":"{revision.policy.code}","receipt_sha256":"{issued.digest.hex()}","revision":{revision.number},'
+        f'"run":{quoted(issuer.runs[command.run_id].key)},"targets":{len(command.targets)}}}'
+    )
     return Notice(type=EVENT, subject=command.asset, name=command.key, data=data, command_key=command.key)
 
 

@@ -33,7 +33,7 @@ class Notice:
     type: str
     subject: str
     name: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] | canonical.Written
     occurrence: str = ""
     command_key: str = ""
 

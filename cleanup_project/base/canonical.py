@@ -16,6 +16,12 @@ LARGEST: Final = 2**53 - 1
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+class Written(str):
+    """Canonical JSON already, put together by hand where a thousand are written at once; it is believed."""
+
+    __slots__ = ()
+
+
 class NotCanonical(ValueError):
     """A value that canonical JSON cannot hold, by its place and what to do."""
 
@@ -32,6 +38,8 @@ def encode(value: Any) -> bytes:
 
 def text(value: Any) -> str:
     """`encode` before UTF-8, for who puts a larger text together."""
+    if type(value) is Written:
+        return value
     if type(value) is str:
         check_text(value, "The text")
         return encode_basestring(value)
