@@ -61,16 +61,15 @@ def of_ready(command: CleanupCommand) -> Next:
         )
     if control.read(command.tenant_id)[1]:
         return Next(Turn.PERSON, "The stop switch is on: somebody with the right rearm lifts it.")
+    if command.inspect_due is not None:  # a look sends nothing: neither a pause nor a suspension stops it
+        at = max(command.inspect_due, command.due_at)
+        return Next(Turn.AUTOMATIC, "What became of an earlier request is looked at, before anything else.", at)
     run = RunState(command.run.state)
     if run in UNSTOPPED_BY_RUN:
         return Next(Turn.PERSON, UNSTOPPED_BY_RUN[run])
     if command.policy.suspended_at is not None:
-        return Next(
-            Turn.PERSON, f"Its policy is suspended ({command.policy.suspended_reason}): nothing of it is destroyed."
-        )
-    if command.inspect_due is not None:
-        at = max(command.inspect_due, command.due_at)
-        return Next(Turn.AUTOMATIC, "What became of an earlier request is looked at, before anything else.", at)
+        words = f"Its policy is suspended ({command.policy.suspended_reason}): nothing of it is destroyed."
+        return Next(Turn.PERSON, words)
     if run is RunState.CANCELLED:
         return Next(Turn.AUTOMATIC, "Its run was cancelled: it is withdrawn.")
     if command.due_at > now:

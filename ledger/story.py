@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cleanup_project.base.canonical import instant
-from ledger.models import Attempt, CleanupCommand, CleanupRun, ManifestItem, Receipt, SkippedItem
+from ledger.models import Attempt, CleanupCommand, CleanupRun, InFlight, ManifestItem, Receipt, SkippedItem
 from ledger.receipts import EVENT
 from webhooks.models import Delivery, OutboxEvent
 
@@ -68,6 +68,11 @@ def of_command(command: CleanupCommand) -> Iterator[Moment]:
         if entry.resolved_at is not None:
             words = f"Out of quarantine, {entry.get_resolution_display().lower()}. {entry.reason}".strip()
             yield Moment(entry.resolved_at, words, str(entry.resolved_by or ""))
+    for flight in InFlight.objects.filter(command=command):
+        under = f"legal hold {flight.report_id}"
+        yield Moment(flight.reported_at, f"Request {flight.token} was in flight when {under} was placed.")
+        if flight.ended_at is not None:
+            yield Moment(flight.ended_at, f"What was in flight under {under} ended: {flight.ended_as}.")
     if command.compacted_at is not None:
         yield Moment(command.compacted_at, "Targets, requests and attempts compacted into a summary.")
 

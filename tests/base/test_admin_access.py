@@ -13,13 +13,14 @@ from django.urls import reverse
 from cleanup_project.base import roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
 from cleanup_project.base.models import Heartbeat, User
-from ledger import quarantine
+from ledger import inflight, quarantine
 from ledger.models import (
     Attempt,
     CommandSummary,
     CommandTarget,
     Decision,
     Incident,
+    InFlight,
     Pace,
     ReceiptLocator,
     Request,
@@ -43,8 +44,8 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, Incident, Lane, Pace, ReceiptLocator, Request,
-    RunTally, TenantSalt, Turn,
+    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, Incident, InFlight, Lane, Pace, ReceiptLocator,
+    Request, RunTally, TenantSalt, Turn,
 }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def everything(db: None) -> None:
     acting.drain()
     delivery = Delivery.objects.get()
     DeliveryAttempt.objects.create(delivery=delivery, endpoint=endpoint, number=1, token=1, url=endpoint.url)
-    world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"])
+    inflight.placed(world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"]).pk)
 
 
 def may_view(model: type[Model], role: str) -> bool:

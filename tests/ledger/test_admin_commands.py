@@ -9,12 +9,13 @@ from django.test import Client
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
-from ledger import compact, manifest, quarantine, runs
-from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ManifestItem, Receipt, SkippedItem
+from ledger import compact, inflight, manifest, quarantine, runs
+from ledger.models import CleanupCommand, CleanupRun, DeadLetter, HoldReport, ManifestItem, Receipt, SkippedItem
 from retention import policies
 from tests.ledger.acting import Acting, build
 from tests.ledger.parking import dead, deleted, held, withdrawn
 from tests.web import quick_pages, url  # noqa: F401
+from tests.world import hold
 
 pytestmark = pytest.mark.django_db
 
@@ -267,3 +268,17 @@ def test_a_run_shows_its_progress_and_then_its_counts(acting: Acting, client: Cl
     assert "<td>deleted</td><td>1</td>" in shown
     for model in (CleanupCommand, SkippedItem, Receipt):
         assert f"{url(model, 'changelist')}?run={run.pk}" in shown
+
+
+def test_a_hold_shows_what_was_in_flight_when_it_was_placed(acting: Acting, client: Client) -> None:
+    client.force_login(acting.people["compliance"])
+    acting.put("clips/one", asset="one")
+    acting.run()
+    command = CleanupCommand.objects.get()
+    CleanupCommand.objects.update(inspect_due=command.published_at)
+    placed = inflight.placed(hold(acting.tenant, acting.bucket, "clips/", by=acting.people["compliance"]).pk)
+    shown = page(client, url(HoldReport, "change", placed.pk))
+    assert url(CleanupCommand, "change", command.pk) in shown
+    assert "not known yet" in shown
+    assert "Doe v. Acme" in page(client, url(HoldReport, "changelist"))
+    assert "was in flight when legal hold" in page(client, url(CleanupCommand, "change", command.pk))
