@@ -69,7 +69,7 @@ def state_pill(state: str) -> SafeString:
 @admin.register(CleanupCommand)
 class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupCommand]):
     list_display = (
-        "key", "state_pill", "outcome", "run", "attempts", "due", "failure_class", "following",
+        "key", "state_pill", "following", "failure_class", "attempts", "due", "outcome", "run",
     )  # fmt: skip
     list_select_related = ("run",)
     list_filter = ("state",)
@@ -158,7 +158,7 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
     @admin.display(description="six questions")
     def answers(self, obj: CleanupCommand) -> SafeString:
         rows = (
-            (format_html("<strong>{}</strong>", question), display.bullets(told))
+            (format_html('<strong class="question">{}</strong>', question), display.bullets(told))
             for question, told in answers(explained(obj))
         )
         return display.table((), rows)
@@ -184,17 +184,17 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
         if obj.compacted_at is not None:
             return answers(explained(obj))[2][1][-1]
         found = obj.tries.order_by("token", "late")[:LISTED_AT_MOST]
-        headings = ("Token", "Cycle", "Settled", "Outcome", "Class", "Charged", "Detail", "Worker")
+        headings = ("Token", "Cycle", "Settled", "Worker", "Outcome", "Class", "Charged", "Detail")
         rows = (
             (
                 each.token,
                 each.cycle,
                 display.moment(each.settled_at),
+                each.worker,
                 f"{each.get_outcome_display().lower()}{', late' if each.late else ''}",
                 each.failure_class or display.NOTHING,
                 "yes" if each.charged else "no",
-                display.visible(each.detail),
-                each.worker,
+                folded(each.detail),
             )
             for each in found
         )
@@ -210,11 +210,13 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
 
     @admin.display(description="in the order of time")
     def story(self, obj: CleanupCommand) -> SafeString:
-        rows = (
-            (display.moment(each.at), display.visible(each.what), each.who or "the system")
-            for each in explained(obj).story
-        )
-        return display.table(("When", "What", "Who"), rows)
+        rows = ((display.moment(each.at), each.who or "the system", folded(each.what)) for each in explained(obj).story)
+        return display.table(("When", "Who", "What"), rows)
+
+
+def folded(text: str) -> SafeString:
+    """Words from outside, folded anywhere: a digest must not push the rest off the page."""
+    return format_html('<span class="folded">{}</span>', display.visible(text))
 
 
 def explained(obj: CleanupCommand) -> Explanation:

@@ -53,7 +53,7 @@ class ClassFilter(admin.SimpleListFilter):
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
-    list_display = ("command_key", "state", "failure_class", "attempts", "entered_at", "last", "next_action")
+    list_display = ("command_key", "failure_class", "next_action", "last", "attempts", "entered_at", "state")
     list_select_related = ("command",)
     list_filter = (OpenFilter, ClassFilter)
     exact_search = ("command",)

@@ -166,7 +166,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'quarantine entry',
-                'verbose_name_plural': 'quarantine',
+                'verbose_name_plural': 'quarantine entries',
                 'ordering': ['-id'],
             },
         ),

@@ -275,7 +275,7 @@ class DeadLetter(models.Model):
 
     class Meta:
         verbose_name = "quarantine entry"
-        verbose_name_plural = "quarantine"
+        verbose_name_plural = "quarantine entries"
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(fields=["command", "cycle"], name="dead_letter_cycle"),
