@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import boto3
 from botocore.config import Config
@@ -58,23 +59,51 @@ def moto_server() -> Iterator[str]:
 @contextmanager
 def seaweed_server() -> Iterator[str]:
     """SeaweedFS, a real server with authentication; about ten seconds to start and under 1 GB of memory."""
-    names = ("master", "volume", "filer", "s3")
-    ports = _free_ports(2 * len(names))
-    with tempfile.TemporaryDirectory(prefix="weed") as work:
-        folder = Path(work)
+    with seaweed() as server:
+        server.start()
+        yield server.url
+
+
+@contextmanager
+def seaweed() -> Iterator["Seaweed"]:
+    """A SeaweedFS that is still to be started, and that may be stopped and started again: it keeps its data and address."""
+    with tempfile.TemporaryDirectory(prefix="weed") as work, ExitStack() as held:
+        server = Seaweed(Path(work))
+        held.enter_context(sweep_sockets(server.ports))
+        held.callback(server.stop)
+        yield server
+
+
+class Seaweed:
+    def __init__(self, folder: Path) -> None:
+        names = ("master", "volume", "filer", "s3")
+        self.folder, self.ports = folder, _free_ports(2 * len(names))
+        self.url = f"http://127.0.0.1:{self.ports[6]}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "log"
         (folder / "data").mkdir()
         (folder / "s3.json").write_text(json.dumps({"identities": _seaweed_identities()}))
-        command = [
+        self._command = [
             *(_tool("weed"), "-logtostderr=true", "server", f"-dir={folder / 'data'}"),
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false"),
             *("-volume.max=400", "-master.volumeSizeLimitMB=64", "-volume.minFreeSpacePercent=1"),
             *("-filer", f"-filer.localSocket={folder / 'filer.sock'}", "-s3", f"-s3.localSocket={folder / 's3.sock'}"),
             *(f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
-            *(f"-{name}.port={port}" for name, port in zip(names, ports[::2], strict=True)),
-            *(f"-{name}.port.grpc={port}" for name, port in zip(names, ports[1::2], strict=True)),
+            *(f"-{name}.port={port}" for name, port in zip(names, self.ports[::2], strict=True)),
+            *(f"-{name}.port.grpc={port}" for name, port in zip(names, self.ports[1::2], strict=True)),
         ]
-        with sweep_sockets(ports), _running(command, folder) as process:
-            yield _ready(f"http://127.0.0.1:{ports[6]}", process, folder)
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
+        _ready(self.url, self._process, self.folder)
+
+    def stop(self) -> None:
+        """At once: it takes over ten seconds to end politely."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
 
 def _seaweed_identities() -> list[dict[str, object]]:
@@ -113,11 +142,12 @@ def _running(command: Sequence[str], work: Path) -> Iterator[subprocess.Popen[by
 def _ready(endpoint_url: str, process: subprocess.Popen[bytes], work: Path) -> str:
     """Wait until a bucket can be made: SeaweedFS answers before its volumes are there."""
     probe, until = client(endpoint_url), time.monotonic() + 60
+    bucket = f"ready{uuid4().hex}"  # a new one each time: a server that was stopped still has the first
     try:
         while process.poll() is None and time.monotonic() < until:
             try:
-                probe.create_bucket(Bucket="ready")
-                probe.put_object(Bucket="ready", Key="ready", Body=b"ready")
+                probe.create_bucket(Bucket=bucket)
+                probe.put_object(Bucket=bucket, Key="ready", Body=b"ready")
             except (BotoCoreError, ClientError):
                 time.sleep(0.2)
             else:

@@ -5,10 +5,13 @@ WITH chunk AS MATERIALIZED (
 ),
 settled AS MATERIALIZED (
     SELECT c.id FROM ledger_cleanupcommand c
-    WHERE c.state = 'deleted' AND c.id IN (
-        SELECT chunk.id FROM chunk JOIN webhooks_outboxevent e ON e.event_id = chunk.event_id
+    WHERE c.state = 'deleted' AND c.id = ANY (ARRAY(
+        -- LIMIT has each event probed: a join could read the whole outbox for each of them.
+        SELECT chunk.id FROM chunk CROSS JOIN LATERAL (
+            SELECT o.settled_at FROM webhooks_outboxevent o WHERE o.event_id = chunk.event_id LIMIT 1
+        ) e
         WHERE e.settled_at IS NOT NULL
-    )
+    ))
     ORDER BY c.id FOR NO KEY UPDATE
 ),
 marked AS (

@@ -1,20 +1,24 @@
 -- Turn the items of one sealed part into commands: new ones, adopted ones, and those that cannot be. Parameters: run, part,
 -- tenant, policy bigint. The caller holds the run's row, the tenant's hold lock, and the rows of every target in id order.
 WITH item AS MATERIALIZED (
-    SELECT i.id, i.ordinal, i.command_key, i.revision_id, i.eligible_since, i.target_count, i.bytes, i.line::json AS line,
-        r.priority
+    SELECT i.id, i.ordinal, i.command_key, i.revision_id, i.eligible_since, i.target_count, i.bytes,
+        i.line::json -> 'targets' AS targets, i.line::json ->> 'asset' AS asset, r.priority
     FROM ledger_manifestitem i JOIN retention_policyrevision r ON r.id = i.revision_id
     WHERE i.part_id = %(part)s AND i.run_id = %(run)s AND i.ordinal BETWEEN %(first)s AND %(last)s
 ),
 target AS MATERIALIZED (
-    SELECT item.command_key, t.*, b.id AS bucket_id, v.gone_reason = 'destroyed' AS destroyed
+    -- The planner takes the items of a run that it has no figures of for one. So the versions are probed one by one (LIMIT),
+    -- and the item goes along with its targets: as joins, both would be made anew for each item of a thousand.
+    SELECT item.*, t.*, v.bucket_id, v.destroyed
     FROM item
-    CROSS JOIN LATERAL ROWS FROM (json_to_recordset(item.line -> 'targets') AS (
+    CROSS JOIN LATERAL ROWS FROM (json_to_recordset(item.targets) AS (
         etag text, incarnation text, key text, object_version bigint, role text, size bigint, stored_at timestamptz,
         version_id text
     )) WITH ORDINALITY AS t (etag, incarnation, key, object_version, role, size, stored_at, version_id, place)
-    JOIN retention_objectversion v ON v.id = t.object_version
-    JOIN retention_bucket b ON b.id = v.bucket_id
+    CROSS JOIN LATERAL (
+        SELECT o.bucket_id, o.gone_reason = 'destroyed' AS destroyed
+        FROM retention_objectversion o WHERE o.id = t.object_version LIMIT 1
+    ) v
 ),
 taken AS (
     SELECT DISTINCT target.command_key FROM target
@@ -35,13 +39,12 @@ created AS (
         state, priority, due_at
     )
     SELECT
-        item.command_key, %(tenant)s, first.bucket_id, %(policy)s, item.revision_id, item.line ->> 'asset', %(run)s,
-        item.id, item.target_count, item.bytes, item.eligible_since, 'ready', item.priority, now()
-    FROM item
-    JOIN target first ON first.command_key = item.command_key AND first.place = 1
-    WHERE item.command_key NOT IN (SELECT key FROM known) AND item.command_key NOT IN (SELECT command_key FROM taken)
-        AND item.command_key NOT IN (SELECT command_key FROM destroyed)
-    ORDER BY item.ordinal
+        command_key, %(tenant)s, bucket_id, %(policy)s, revision_id, asset, %(run)s, id, target_count, bytes,
+        eligible_since, 'ready', priority, now()
+    FROM target
+    WHERE place = 1 AND command_key NOT IN (SELECT key FROM known) AND command_key NOT IN (SELECT command_key FROM taken)
+        AND command_key NOT IN (SELECT command_key FROM destroyed)
+    ORDER BY ordinal
     RETURNING id, key
 ),
 targets AS (

@@ -6,6 +6,8 @@ from hashlib import md5
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db import connection
+from django.db.models import Max, QuerySet
 
 from cleanup_project.base import clock, roles
 from cleanup_project.base.models import User
@@ -14,7 +16,7 @@ from ledger.drain import Drained, drain
 from ledger.models import CleanupCommand, CleanupRun
 from retention import enforcement
 from retention.buckets import ref
-from retention.models import Bucket, ObjectVersion, PolicyRevision, Role, Tenant
+from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
 from retention.storage import BucketRef, ObjectStore, VersionRef
 from retention.storage.memory import MemoryStore
 from tests.world import EPOCH, published, version
@@ -59,20 +61,31 @@ class Acting:
         self.versions[key].append(row)
         return row
 
-    def fill(self, keys: Sequence[str]) -> list[ObjectVersion]:
-        """Store and catalogue many objects of one byte, each of them the only one of its key."""
+    def fill(self, keys: Sequence[str]) -> QuerySet[ObjectVersion]:
+        """Store and catalogue many objects of one byte, each of them the only one of its key; returns their rows."""
         names = [self.store.put(self.place, key, b"x") for key in keys]
-        now, etag = clock.now(), md5(b"x", usedforsecurity=False).hexdigest()
-        rows = [
-            ObjectVersion(
-                bucket=self.bucket, tenant=self.tenant, key=name.key, version_id=name.version_id, etag=etag, size=1,
-                stored_at=EPOCH, is_latest=True, is_delete_marker=False, asset=name.key, series=name.key,
-                role=Role.ORIGINAL, standalone=True, source=ObjectVersion.Source.LISTING, first_observed_at=EPOCH,
-                observed_at=EPOCH, listed_at=now,
+        last = ObjectVersion.objects.aggregate(last=Max("pk"))["last"] or 0
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                INSERT INTO retention_objectversion (
+                    bucket_id, tenant_id, key, version_id, incarnation, etag, size, stored_at, storage_class, is_latest,
+                    is_delete_marker, asset, series, retention_class, role, original_key, original_version_id, standalone,
+                    source, first_observed_at, observed_at, listed_at, gone_reason
+                )
+                SELECT %s, %s, key, version_id, '', md5('x'), 1, at, '', true, false, key, key, '', 'original', '', '', true,
+                    'listing', at, at, statement_timestamp(), ''
+                FROM unnest(%s::text[], %s::text[]) AS u (key, version_id), (SELECT %s::timestamptz AS at) t
+                """,
+                [
+                    self.bucket.pk,
+                    self.tenant.pk,
+                    [name.key for name in names],
+                    [name.version_id for name in names],
+                    EPOCH,
+                ],
             )
-            for name in names
-        ]  # fmt: skip
-        return ObjectVersion.objects.bulk_create(rows, batch_size=5000)
+        return ObjectVersion.objects.filter(pk__gt=last).order_by("pk")
 
     def run(self) -> CleanupRun:
         """An enforcing run, sealed and authorised, with its commands published."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import claim, inflight, manifest, publish, runs, sweep
+from ledger import claim, inflight, manifest, publish, retry, runs, sweep
 from ledger import drain as draining
 from ledger.models import CleanupCommand, CleanupRun, Receipt, Request
 from ledger.states import CommandState, RunState
@@ -21,6 +21,12 @@ from tests.world import hold, published
 from webhooks.models import OutboxEvent
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is due in an hour, and not at some time within two seconds; `due_now` lets the hour pass."""
+    monkeypatch.setattr(retry, "delay", lambda *_: 3600.0)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from cleanup_project.base import clock
-from ledger import claim, closing, execute, inflight, manifest, publish, reconcile, runs, settle, sweep
+from ledger import claim, closing, execute, inflight, manifest, publish, reconcile, retry, runs, settle, sweep
 from ledger import drain as draining
 from ledger.models import CleanupCommand, CleanupRun, HoldReport, InFlight, ManifestPart, Receipt, Request
 from ledger.states import CommandState, RunState
@@ -37,6 +37,12 @@ from webhooks.sender import Answer
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TIMEOUT = Failure.of(FailureClass.TRANSIENT, "ReadTimeoutError", "no answer", ambiguous=True)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is due in an hour, and not at some time within two seconds; `due_now` lets the hour pass."""
+    monkeypatch.setattr(retry, "delay", lambda *_: 3600.0)
 
 
 @pytest.fixture
