@@ -280,7 +280,7 @@ class Migration(migrations.Migration):
                 ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('sent_before', models.DateTimeField(help_text='Nothing is sent under this token from then on.')),
                 ('worker', models.CharField(max_length=100)),
-                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='requests', to='ledger.cleanupcommand')),
+                ('command', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='requests', to='ledger.cleanupcommand')),
             ],
         ),
         migrations.CreateModel(

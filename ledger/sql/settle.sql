@@ -12,15 +12,16 @@ WITH tried AS (
 ),
 gone AS (
     UPDATE ledger_commandtarget t SET gone_at = u.at
-    FROM unnest(%(target)s::bigint[], %(gone_at)s::timestamptz[]) AS u (id, at) WHERE t.id = u.id
+    FROM unnest(%(target)s::bigint[], %(gone_at)s::timestamptz[]) AS u (id, at)
+    WHERE t.id = u.id AND t.id = ANY (%(target)s::bigint[]) -- said twice, so that the index is probed and never walked
 ),
 destroyed AS (
     UPDATE retention_objectversion v
     SET gone_at = %(now)s, gone_reason = 'destroyed', parked_by_id = NULL
-    FROM unnest(%(versions)s::bigint[]) AS u (id) WHERE v.id = u.id AND v.gone_reason <> 'destroyed'
+    WHERE v.id = ANY (%(versions)s::bigint[]) AND v.gone_reason <> 'destroyed'
 )
 UPDATE ledger_cleanupcommand c SET
     state = 'deleted', outcome = u.outcome, event_id = u.event_id, lease_until = NULL, inspect_due = NULL, held_by = '',
     held_until = NULL, hold_id = NULL, reason = '', changed_at = %(now)s
 FROM unnest(%(id)s::bigint[], %(outcome)s::text[], %(event_id)s::text[]) AS u (id, outcome, event_id)
-WHERE c.id = u.id
+WHERE c.id = u.id AND c.id = ANY (%(id)s::bigint[])

@@ -37,7 +37,8 @@ WRITES: Final = (
     "UPDATE ledger_commandtarget SET gone_at = now() WHERE command_id = ANY (%(id)s::bigint[])",
     """
     UPDATE ledger_cleanupcommand c SET state = 'deleted', outcome = 'deleted', event_id = u.event, lease_until = NULL
-    FROM unnest(%(id)s::bigint[], %(event)s::text[]) AS u (id, event) WHERE c.id = u.id
+    FROM unnest(%(id)s::bigint[], %(event)s::text[]) AS u (id, event)
+    WHERE c.id = u.id AND c.id = ANY (%(id)s::bigint[])
     """,
     """
     UPDATE retention_objectversion SET gone_at = now(), gone_reason = 'destroyed' WHERE id = ANY (%(version)s::bigint[])

@@ -53,7 +53,6 @@ def run(*, commands: int = 50_000) -> Result:
     with scratch_database():
         tenant, plain, drained = build(commands)
         baseline = commands / timed(lambda: floor(tenant.pk, plain.pk))
-        connection.cursor().execute("CHECKPOINT")
         spent: Counter[str] = Counter()
         before = peak_memory_mb()
         with statements_timed(spent):
