@@ -147,7 +147,6 @@ def test_3_a_hold_commits_between_a_claims_lock_and_its_check_and_the_barrier_ti
     row = world.put("a")
     world.run()
     gate, taken, tries = Gate(), claim.take, list[str]()
-    monkeypatch.setattr(claim, "CLAIM_SECONDS", 60)
     monkeypatch.setattr(inflight, "BARRIER_SECONDS", 0.1)
 
     def slow(*arguments: Any) -> Any:
@@ -332,7 +331,7 @@ def test_8_a_scheduler_dies_before_its_part_commits_and_another_freezes_it_altho
     monkeypatch.setattr(manifest, "PART_SIZE", 3)
     world.fill([f"{n}" for n in range(8)])
     run, _new = runs.open_run(policy=world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
-    manifest.freeze_part(run.pk)
+    manifest.freeze_part(run)
     gate, save, digests = Gate(), ManifestPart.save, list[str]()
 
     class Died(Exception):
@@ -346,9 +345,9 @@ def test_8_a_scheduler_dies_before_its_part_commits_and_another_freezes_it_altho
         save(part, **options)
 
     monkeypatch.setattr(ManifestPart, "save", dying)
-    first = Beside(manifest.freeze_part, run.pk)
+    first = Beside(manifest.freeze_part, run)
     gate.reached()
-    second = Beside(manifest.freeze_part, run.pk)
+    second = Beside(manifest.freeze_part, run)
     until(somebody_waits)
     version(world.bucket, world.tenant, "1b", first_observed_at=clock.now())  # between two of them, after as_of
     gate.open()
