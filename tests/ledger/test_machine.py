@@ -275,6 +275,7 @@ class Ledger(RuleBasedStateMachine):
 
     def run(self) -> None:
         """Open a run where none is, and bring it as far as it goes."""
+        closing.close_drained()
         if not CleanupRun.objects.open().exists():
             runs.open_run(policy=self.world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
         self.freeze_and_publish()
