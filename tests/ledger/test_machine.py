@@ -16,12 +16,6 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.db.models.functions import Now
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
 
 from cleanup_project.base import clock
 from ledger import closing, drain, inflight, manifest, publish, quarantine, reconcile, runs, sweep
