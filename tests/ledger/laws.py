@@ -60,9 +60,12 @@ ALWAYS = {
     "notified follows from acknowledgements": """
         SELECT c.id FROM ledger_cleanupcommand c JOIN webhooks_outboxevent e ON e.event_id = c.event_id
         WHERE c.state = 'notified' AND e.settled_at IS NULL""",
-    "an open quarantine entry is that of a dead command": """
-        SELECT c.id, c.state FROM ledger_cleanupcommand c WHERE (c.state = 'dead') <> EXISTS (
-            SELECT FROM ledger_deadletter d WHERE d.command_id = c.id AND d.cycle = c.cycle AND d.resolved_at IS NULL)""",
+    "a dead command has a quarantine entry, and only a dead one has an open entry": """
+        SELECT c.id, c.state FROM ledger_cleanupcommand c WHERE
+            c.state = 'dead' AND NOT EXISTS (
+                SELECT FROM ledger_deadletter d WHERE d.command_id = c.id AND d.cycle = c.cycle)
+            OR c.state <> 'dead' AND EXISTS (
+                SELECT FROM ledger_deadletter d WHERE d.command_id = c.id AND d.resolved_at IS NULL)""",
     "from parked to deleted there is an incident": """
         SELECT i.command_id FROM ledger_incident i JOIN ledger_cleanupcommand c ON c.id = i.command_id
         WHERE c.state NOT IN ('deleted', 'notified')""",
