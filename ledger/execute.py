@@ -202,7 +202,8 @@ class Job:
             self.done.pause = worst.failure
         if not any(each.sent for each in all_failed) and kind != FailureClass.MALFORMED_REQUEST:
             waiting = 0.0 if answers.stopped(worst.failure) else NOT_SENT_SECONDS * min(command.claims, 60)
-            return Verdict.not_sent(command, detail, waiting)
+            sent = any(self.answers[target.id].sent for target in command.targets if target.id in self.answers)
+            return Verdict.not_sent(command, detail, waiting, sent=sent)
         ends = [each.lock.retain_until for each in all_failed if each.lock and each.lock.retain_until]
         return Verdict.failed(
             command,

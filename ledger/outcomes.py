@@ -56,9 +56,9 @@ class Verdict:
         return cls(command, None, due_in=seconds, inspect_in=seconds if command.inspect_due else None)
 
     @classmethod
-    def not_sent(cls, command: Claimed, detail: str, seconds: float = 0.0) -> Self:
-        """A request was committed, and then not sent."""
-        return cls(command, Outcome.NOT_SENT, detail=detail, due_in=seconds)
+    def not_sent(cls, command: Claimed, detail: str, seconds: float = 0.0, *, sent: bool = False) -> Self:
+        """A request was committed, and then not sent; `sent`: that for another target of the command was."""
+        return cls(command, Outcome.NOT_SENT, detail=detail, due_in=seconds, sent=sent)
 
     @classmethod
     def held(cls, command: Claimed, *, hold_id: int, detail: str) -> Self:

@@ -148,7 +148,8 @@ class CleanupCommand(models.Model):
 class CommandTarget(models.Model):
     """One exact object version that a command destroys. It names what the manifest froze, and never looks it up again.
 
-    `active` while its command is ready or has succeeded: at most one such command for an object version.
+    `active` while its command is ready or has succeeded: at most one such command for an object version. One that went
+    before its command was parked need not be active again.
     """
 
     command = models.ForeignKey(CleanupCommand, on_delete=models.PROTECT, db_index=False, related_name="targets")

@@ -5,7 +5,8 @@ WITH asked AS (
         AS u (id, item, priority, anew)
 ),
 active AS (
-    UPDATE ledger_commandtarget t SET active = true FROM asked WHERE t.command_id = asked.id AND NOT t.active
+    UPDATE ledger_commandtarget t SET active = true FROM asked
+    WHERE t.command_id = asked.id AND NOT t.active AND t.gone_at IS NULL
 ),
 resolved AS (
     UPDATE ledger_deadletter d SET resolved_at = now(), resolution = 'adopted'

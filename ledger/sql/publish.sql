@@ -57,21 +57,28 @@ targets AS (
     FROM target JOIN created ON created.key = target.command_key
     ORDER BY created.id, target.place
 ),
+differing AS MATERIALIZED (
+    -- What a command names never changes; what this run authorised is what its item names.
+    SELECT DISTINCT known.id FROM known JOIN ledger_commandtarget own ON own.command_id = known.id AND own.gone_at IS NULL
+    WHERE NOT EXISTS (
+        SELECT FROM target WHERE target.command_key = known.key AND target.object_version = own.object_version_id
+    )
+),
 adoptable AS MATERIALIZED (
     -- Ready ones of an earlier run are taken over as they are; parked ones begin another cycle, unless a lock of the store
     -- still runs, a look is owed, or another command has taken one of their objects since.
     SELECT known.id, known.cycle, known.state, item.id AS item_id, item.priority, item.eligible_since
     FROM known JOIN item ON item.command_key = known.key
-    WHERE known.state = 'ready' OR (
+    WHERE known.id NOT IN (SELECT id FROM differing) AND (known.state = 'ready' OR (
         known.state IN ('held', 'dead', 'withdrawn') AND known.inspect_due IS NULL
         AND (known.held_until IS NULL OR known.held_until <= now())
         AND known.key NOT IN (SELECT command_key FROM destroyed)
         AND NOT EXISTS (
             SELECT FROM ledger_commandtarget own
             JOIN ledger_commandtarget o ON o.object_version_id = own.object_version_id AND o.active
-            WHERE own.command_id = known.id AND o.command_id <> known.id
+            WHERE own.command_id = known.id AND own.gone_at IS NULL AND o.command_id <> known.id
         )
-    )
+    ))
 ),
 decided AS (
     INSERT INTO ledger_decision (command_id, cycle, kind, run_id, reason, repair, at)
@@ -87,6 +94,7 @@ skipped AS (
         WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
         WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'
         WHEN known.held_until > now() THEN 'The store still retains it.'
+        WHEN known.id IN (SELECT id FROM differing) THEN 'Its command names other targets than this run found.'
         ELSE 'Another command has taken one of its objects since.'
     END, now()
     FROM item LEFT JOIN known ON known.key = item.command_key
