@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from cleanup_project.operations.demo import check
 from cleanup_project.operations.demo.stage import Played
 from cleanup_project.operations.servers import free_ports
-from retention.models import Bucket
-from tests.world import version
+from tests.conftest import guards_lifted
+from tests.ledger.acting import build
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -37,7 +38,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def wait_for_line(demo: subprocess.Popen[str], beginning: str) -> None:
     """Read what it prints until the line comes; a process that says nothing is ended, and the test with it."""
     assert demo.stdout is not None
-    watchdog = threading.Timer(120, demo.kill)
+    watchdog = threading.Timer(240, demo.kill)
     watchdog.start()
     try:
         assert any(line.startswith(beginning) for line in demo.stdout)
@@ -47,12 +48,18 @@ def wait_for_line(demo: subprocess.Popen[str], beginning: str) -> None:
 
 def test_the_check_finds_the_main_job_done(tmp_path: Path) -> None:
     demo = start(tmp_path / "d", "--check", "--port", str(free_ports(1)[0]))
-    out, err = demo.communicate(timeout=180)
+    out, err = demo.communicate(timeout=300)
     assert demo.returncode == 0, err
     said = json.loads(out)
     assert said["deviations"] == []
-    assert (said["candidates"], said["held"], said["not_enforced"]) == (180, 10, 6)
-    assert said["objects_listed"] == 586
+    assert (said["objects_listed"], said["candidates"], said["held"]) == (589, 185, 16)
+    assert (said["deleted"], said["already_absent"], said["dead"]) == (
+        146,
+        1,
+        {"malformed_version": 1, "permission": 3},
+    )
+    assert said["receipts"] == said["events"] == said["deliveries_acknowledged"] == 147
+    assert said["duplicates_suppressed"] >= 1
 
 
 def test_it_serves_until_it_is_interrupted_and_then_stops_everything(tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ def test_it_serves_until_it_is_interrupted_and_then_stops_everything(tmp_path: P
         with urllib.request.urlopen(f"http://localhost:{port}/admin/login/", timeout=20) as page:
             assert "Cleanup" in page.read().decode()
         demo.send_signal(signal.SIGINT)
-        demo.communicate(timeout=60)
+        demo.communicate(timeout=120)
         assert demo.returncode == 0
         with pytest.raises(OSError):  # noqa: PT011 - refused, by whatever name
             urllib.request.urlopen(f"http://localhost:{port}/admin/login/", timeout=5)
@@ -77,10 +84,19 @@ def test_it_serves_until_it_is_interrupted_and_then_stops_everything(tmp_path: P
         demo.communicate()
 
 
-@pytest.mark.django_db
-def test_the_check_says_what_the_bucket_does_not_have(bucket: Bucket) -> None:
-    version(bucket, None, "ghost")
-    played = Played(scene=None, objects=[], expected_listing=3, runs=[])  # type: ignore[arg-type]
-    said = list(check.catalogue_deviations(played, {}))
-    assert said[0] == "The store shows 0 versions, but 3 were made."
-    assert "in the catalogue alone" in said[1]
+def test_the_check_says_what_the_listing_lacked(tmp_path: Path) -> None:
+    played = Played(None, [], 0, 3, {}, [], tmp_path / "log")  # type: ignore[arg-type]
+    assert list(check.expectation_deviations(played, [])) == ["The store showed 0 versions, but 3 were made."]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_check_misses_a_receipt_and_a_notice() -> None:
+    world = build()
+    world.put("originals/1.mp4")
+    world.run()
+    world.drain()
+    assert list(check.receipt_deviations()) == []
+    assert "The receiver took 0 events for new, of 1." in list(check.notice_deviations([]))
+    with guards_lifted(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM ledger_receipt")
+    assert list(check.receipt_deviations()) == ["1 commands succeeded, with 0 receipts and 1 events."]

@@ -44,7 +44,7 @@ def summary(played: Played, web_url: str, *, quiet: bool) -> dict[str, Any]:
         "deleted": sum(n for (_, outcome, _), n in commands.items() if outcome in ("deleted", "by_absence")),
         "already_absent": sum(n for (_, outcome, _), n in commands.items() if outcome == "already_absent"),
         "held": sum(n for (state, _, _), n in commands.items() if state == CommandState.HELD)
-        + sum(part.held for run in enforced for part in run.parts.all()),
+        + sum(part.held for run in played.runs for part in run.parts.all()),  # parked, so met once
         "dead": {kind: n for (state, _, kind), n in sorted(commands.items()) if state == CommandState.DEAD},
         "receipts": Receipt.objects.count(),
         "events": OutboxEvent.objects.count(),

@@ -157,6 +157,9 @@ def told(played: Played) -> Iterator[str]:
                 f"{number} {outcome.replace('_', ' ')}" for outcome, number in (run.counts or {}).items()
             )
             yield f"run {run.key} is {run.get_state_display()}: {counts or 'not counted yet'}"
+    example = CleanupCommand.objects.filter(state=CommandState.DEAD).order_by("pk").first()
+    if example is not None:
+        yield f"one that needs a person: manage.py explain '{example.key}'"
     yield f"{Delivery.objects.filter(state=Delivery.State.DELIVERED).count()} notices acknowledged"
 
 

@@ -14,7 +14,6 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from cleanup_project.operations import servers
 from cleanup_project.operations.demo import check, s3, scene, stage
-from ledger.models import CleanupCommand
 
 
 class Command(BaseCommand):
@@ -50,6 +49,8 @@ class Command(BaseCommand):
         with s3.server() as endpoint_url:
             played = stage.play(endpoint_url, folder, lambda text: say(f"  {text}"))
             with stage.receiver_of_notices(played), stage.web_server(options["port"]) as url, stage.worker():
+                if not options["check"]:
+                    say(self.welcome(url, played))
                 quiet = stage.wait_until_quiet(played, stop)
                 if options["check"]:
                     said = check.summary(played, url, quiet=quiet)
@@ -57,7 +58,6 @@ class Command(BaseCommand):
                     sys.exit(1 if said["deviations"] else 0)
                 for line in stage.told(played):
                     say(f"  {line}")
-                say(self.welcome(url, played))
                 stop.wait()
         self.stdout.write("Stopped.")
 
@@ -75,7 +75,6 @@ class Command(BaseCommand):
     def welcome(self, url: str, played: stage.Played) -> str:
         people = "\n".join(f"    {name:14} {role}" for name, role in scene.PEOPLE.items())
         example = next(each.key for each in played.objects if each.held)
-        command = CleanupCommand.objects.filter(state="dead").values_list("key", flat=True).first()
         return f"""
 Ready: {url}/admin/
 
@@ -85,9 +84,9 @@ Ready: {url}/admin/
   In another terminal:
     export DATA_DIR={settings.DATA_DIR}
     export AWS_ACCESS_KEY_ID={servers.ACCESS_KEY} AWS_SECRET_ACCESS_KEY={servers.SECRET_KEY}
-    manage.py explain '{command}'
     manage.py why {example}
     manage.py catalogue sync demo-media
     manage.py scan exports-90-days --dry-run
 
-Ctrl-C stops everything."""
+The worker is at work now. Ctrl-C stops everything.
+"""
