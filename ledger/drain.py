@@ -15,7 +15,7 @@ from cleanup_project.base import limits, queue, sqlfiles
 from ledger import claim, pace
 from ledger.batch import Batch
 from ledger.execute import Stores, execute
-from ledger.models import CleanupRun
+from ledger.models import CleanupRun, Turn
 from ledger.outcomes import Verdict
 from ledger.settle import Settled, settle
 from ledger.states import RunState
@@ -26,7 +26,6 @@ SLOTS: Final = 10  # drains at a time in one bucket
 LOCK_CLASS: Final = 0x44524E00  # first key of the two-part advisory locks of a bucket's slots; the slot is added
 SETTLE_AGAIN: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; within the lease
 SOON: Final = 4.0  # seconds
-EMPTY_TURNS: Final = 3  # turns without a command, after which a bucket has nothing that may go on
 
 log = structlog.get_logger(__name__)
 
@@ -60,8 +59,8 @@ def drain(
     done = Drained()
     keep_what_is_loaded()
     with slot(bucket_id) as free, structlog.contextvars.bound_contextvars(bucket=bucket_id):
-        empty = 0
-        while free and empty < EMPTY_TURNS:
+        empty, tenants = 0, Turn.objects.filter(bucket=bucket_id).count()
+        while free and empty <= tenants:  # every tenant has had a turn, and none of them a command that may go on
             if time.monotonic() >= until:
                 done.more = True
                 break
