@@ -341,6 +341,10 @@ class Ledger:
                 "inspect_due = inspect_due - %(by)s",
                 {"by": timedelta(seconds=seconds)},
             )
+            cursor.execute(
+                "UPDATE webhooks_delivery SET lease_until = lease_until - %(by)s, due_at = due_at - %(by)s",
+                {"by": timedelta(seconds=seconds)},
+            )
             cursor.execute("UPDATE ledger_pace SET free_at = least(free_at, now())")
         self.monotonic_passes(seconds)
 
