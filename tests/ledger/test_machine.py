@@ -394,7 +394,8 @@ class Ledger:
                 manifest.freeze(run)
                 publish.publish(run.pk)
             for bucket in self.buckets.values():
-                drain.drain(bucket.pk, stores=self.stores)
+                for _ in range(10):
+                    drain.step(bucket.pk, drain.Drained(), self.stores)
             reconcile.look_again(self.stores)
             self.report_holds()
             self.acknowledge()
