@@ -164,16 +164,9 @@ def obstacle(command: Claimed, facts: Sequence[Sequence[Any]]) -> Verdict | None
 
 
 def older_version(command: Claimed) -> Verdict:
-    """Wait while a command for an older version of the same key may still be executed; else a person must decide."""
-    keys = {(target.bucket_id, target.ref.key) for target in command.targets}
+    """Wait while other commands may still destroy the older versions that are in its way; else a person must decide."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT EXISTS (SELECT FROM unnest(%s::bigint[], %s::text[]) AS k(bucket_id, key) "
-            "JOIN retention_objectversion v ON v.bucket_id = k.bucket_id AND v.key = k.key AND v.gone_at IS NULL "
-            "JOIN ledger_commandtarget t ON t.object_version_id = v.id AND t.active "
-            "JOIN ledger_cleanupcommand c ON c.id = t.command_id AND c.state = 'ready' AND c.id <> %s)",
-            [[bucket for bucket, _ in keys], [key for _, key in keys], command.id],
-        )
+        cursor.execute(sqlfiles.read(__file__, "older_versions.sql"), {"command": command.id})
         waits = cursor.fetchone()[0]
     if waits:
         return Verdict.later(command, WAIT_FOR_OLDER)
