@@ -138,3 +138,17 @@ def test_what_was_absent_before_any_request_is_not_called_deleted_when_a_later_r
     step(world)
     command = world.command("a.mp4")
     assert (command.cycle, command.state, command.outcome) == (1, CommandState.DEAD, "")
+
+
+def test_a_command_waits_only_for_older_versions_and_not_for_newer_ones_that_wait_for_it() -> None:
+    world = build()
+    minute = timedelta(minutes=1)
+    world.put("a.jpg", original_key="a.mp4", stored_at=rows.EPOCH)  # of no version that is known
+    world.put("a.mp4", stored_at=rows.EPOCH + minute)
+    world.put("a.jpg", original_key="a.mp4", stored_at=rows.EPOCH + 2 * minute)
+    world.put("a.mp4", stored_at=rows.EPOCH + 3 * minute)
+    world.run()
+    for _ in range(3):
+        leases_expire()
+        step(world)
+    assert list(CleanupCommand.objects.values_list("state", "failure_class")) == [("dead", "older_version")] * 2
