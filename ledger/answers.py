@@ -7,6 +7,7 @@ from typing import Any, Final
 from ledger.batch import Claimed, Target
 from ledger.failures import Then, Trouble, rule_of
 from retention.storage import (
+    REFUSED_ID,
     STOPPED_CODE,
     DeleteOutcome,
     Failure,
@@ -46,7 +47,7 @@ def note_gone(command: Claimed, looks: Mapping[int, Look], before: Mapping[str, 
 
 
 def evidence(look: Look) -> dict[str, str]:
-    method = "listing" if look.seen.detail == "not listed" else "inspection"
+    method = "listing" if look.seen.detail.endswith("not listed") else "inspection"
     return {"at": look.at, "method": method, "request_id": look.seen.request_id}
 
 
@@ -60,6 +61,11 @@ def mismatch(target: Target, look: Look) -> str | None:
     if seen.state is Presence.PRESENT and seen.etag != target.etag:
         return FailureClass.VERSION_MISMATCH
     return None
+
+
+def names_nothing(target: Target, look: Look) -> bool:
+    """Whether the store refuses the id itself, so that no version can ever have had it."""
+    return look.seen.detail == REFUSED_ID and target.ref.version_id != "null"
 
 
 def trouble_of_look(look: Look) -> str:

@@ -98,6 +98,10 @@ class Job:
                     self.leave(verdict)
 
     def verdict_before(self, command: Claimed, seen: Mapping[int, Look]) -> Verdict | None:
+        for target in open_targets([command]):
+            if target.id in seen and answers.names_nothing(target, seen[target.id]) and not asked_before(command):
+                detail = answers.of_look(seen[target.id])
+                return Verdict.failed(command, FailureClass.MALFORMED_VERSION, detail, sent=False)
         answers.note_gone(command, seen, before={"method": "none"})
         for target in command.targets:
             if target.id not in seen or target.gone_at:

@@ -5,6 +5,7 @@ from functools import cache
 from retention.storage.failures import Failure, FailureClass, Scope, StorageError
 from retention.storage.port import (
     MAX_BATCH,
+    REFUSED_ID,
     STOPPED_CODE,
     AddressingStyle,
     BucketRef,
@@ -25,6 +26,7 @@ from retention.storage.s3 import S3Store
 
 __all__ = [
     "MAX_BATCH",
+    "REFUSED_ID",
     "STOPPED_CODE",
     "AddressingStyle",
     "BucketRef",

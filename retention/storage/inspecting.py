@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from retention.storage.answers import unaccounted
 from retention.storage.client import Ask, Reply
 from retention.storage.failures import Failure, FailureClass, Scope
-from retention.storage.port import Inspection, LockState, Presence, VersionRef
+from retention.storage.port import REFUSED_ID, Inspection, LockState, Presence, VersionRef
 
 DENSE: Final = 16  # refs under one prefix from which a listing of up to 1,000 versions beats one HEAD each
 PARALLEL: Final = 8
@@ -46,7 +46,8 @@ def inspect(ask: Ask, refs: Sequence[VersionRef], until: float) -> dict[VersionR
     found.update((ref, seen) for ref, (seen, _) in zip(sparse, looks, strict=True))
     unsure = [ref for ref, (_, is_unsure) in zip(sparse, looks, strict=True) if is_unsure]
     for ref, listed in _survey(ask, unsure, until, dense=1).items():
-        found[ref] = _malformed(found[ref]) if _refused_id(found[ref], listed) else listed
+        refused = found[ref].state is Presence.UNKNOWN and listed.state is Presence.GONE  # so it was no SSE-C object
+        found[ref] = replace(listed, detail=REFUSED_ID) if refused else listed
     gone_by_head = [ref for ref, seen in found.items() if seen.state is Presence.GONE and seen.detail == _BY_HEAD]
     if gone_by_head:
         bucket = ask("head_bucket", until)  # HEAD of an object says 404 for a missing bucket, too
@@ -158,16 +159,6 @@ def _look(ask: Ask, until: float, ref: VersionRef) -> tuple[Inspection, bool]:
         return gone, reply.server != "AmazonS3"
     # 400: a malformed version id, or SSE-C, whose HEAD needs the customer's key.
     return _unknown(reply.failure, reply.request_id, f"HEAD {reply.status}"), reply.status == 400
-
-
-def _refused_id(look: Inspection, listed: Inspection) -> bool:
-    """Whether HEAD said 400 of what no listing shows: not SSE-C, but an id that no version has ever had."""
-    return look.state is Presence.UNKNOWN and listed.state is Presence.GONE
-
-
-def _malformed(look: Inspection) -> Inspection:
-    failure = Failure.of(FailureClass.MALFORMED_VERSION, "400", "the store knows no such version id")
-    return replace(look, failure=failure, detail="HEAD 400, not listed")
 
 
 def _present(ref: VersionRef, reply: Reply) -> Inspection:

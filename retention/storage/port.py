@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, Self
 
 from retention.storage.failures import Failure
 
+REFUSED_ID: Final = "HEAD 400, not listed"  # detail of what is gone, or has an id that no version ever had
 STOPPED_CODE: Final = "Stopped"  # the caller said not to proceed
 MAX_BATCH: Final = 1000  # keys in one DeleteObjects request [AWS, DeleteObjects]
 AddressingStyle = Literal["path", "virtual", "auto"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retention.storage import BucketRef, FailureClass, Inspection, Presence, Scope, StorageError, VersionRef
+from retention.storage import REFUSED_ID, BucketRef, FailureClass, Inspection, Presence, Scope, StorageError, VersionRef
 from retention.storage.s3 import S3Store
 from tests.storage.fake_s3 import Answer, FakeS3, Request, error, listing
 
@@ -112,7 +112,9 @@ def test_a_listing_decides_where_head_cannot(
     fake: FakeS3, fake_bucket: BucketRef, store: S3Store, head: Answer, versions: list[dict[str, str]], state: Presence
 ) -> None:
     fake.respond = by_listing(listing(versions), head)
-    assert look(store, fake_bucket).state is state
+    seen = look(store, fake_bucket)
+    assert seen.state is state
+    assert (seen.detail == REFUSED_ID) == (state is Presence.GONE and head is SSE_C)
 
 
 @pytest.mark.parametrize(
