@@ -17,6 +17,26 @@ from retention.models import Bucket, Tenant
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
+# Files of few tests and many seconds: begun first, so that two processes end together.
+LONG = (
+    "test_faults_bulk.py",
+    "test_machine.py",
+    "test_scan_plans.py",
+    "test_worker.py",
+    "test_faults_servers.py",
+    "test_faults_processes.py",
+    "test_eligibility_agreement.py",
+    "test_claims.py",
+    "test_demo.py",
+    "test_bench.py",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @contextmanager
 def guards_lifted() -> Iterator[None]:
     """Disable the triggers that refuse TRUNCATE, which is how transactional tests flush, and bring them back."""
