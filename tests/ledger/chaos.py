@@ -26,12 +26,13 @@ class Died(BaseException):
 class Worker:
     """Runs one piece of work; dies at point `dies_at`, or stands still from point `stops_at` on until it is told to go on.
 
-    It stands still only outside of transactions, where it may do so for ever; dying inside of one rolls it back.
+    `stops_at` may also name a point: "ask 1" is before the control read of a call's second request, "send 1" after it. A
+    worker stands still only outside of transactions, where it may do so for ever; dying inside of one rolls it back.
     """
 
     work: Callable[[], object]
     dies_at: int | None = None
-    stops_at: int | None = None
+    stops_at: int | str | None = None
     points: int = 0
     frozen: bool = False
     watched: bool = False  # what runs now is the test's own
@@ -59,13 +60,14 @@ class Worker:
         self._theirs.set()
         self._await()
 
-    def point(self, *, may_stop: bool = True) -> None:
+    def point(self, name: str = "", *, may_stop: bool = True) -> None:
         if self.dead or self.watched or _current.worker is not self:
             return
         self.points += 1
         if self.dies_at is not None and self.points >= self.dies_at:
             self._die()
-        if self.stops_at is not None and self.points >= self.stops_at and may_stop:
+        here = self.points >= self.stops_at if isinstance(self.stops_at, int) else name == self.stops_at
+        if self.stops_at is not None and here and may_stop:
             self.stops_at = None
             self.frozen = True
             self._ours.set()
@@ -172,12 +174,13 @@ class Watched:
         proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
         outcomes: dict[VersionRef, DeleteOutcome] = {}
-        for group in [[ref] for ref in refs] if self.split else [list(refs)]:
+        for number, group in enumerate([[ref] for ref in refs] if self.split else [list(refs)]):
+            point(f"ask {number}")
             if not proceed():
                 break
             with unpointed():
                 self.before_send(bucket, group)
-            point()
+            point(f"send {number}")
             outcomes |= self.send(bucket, group)
             point()
         stopped = Failure.of(FailureClass.TRANSIENT, STOPPED_CODE, "not sent: no longer allowed")
@@ -229,7 +232,7 @@ def unpointed() -> Iterator[None]:
         worker.watched = False
 
 
-def point() -> None:
+def point(name: str = "") -> None:
     worker = current()
     if worker is not None:
-        worker.point()
+        worker.point(name)
