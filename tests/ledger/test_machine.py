@@ -87,6 +87,7 @@ KINDS: dict[str, tuple[int, Callable[[Random], tuple[Any, ...]]]] = {
     "store_object": (2, lambda dice: (
         dice.choice(["original", "here", "elsewhere"]), dice.choice(KEYS), dice.choice([False, True])
     )),
+    "catalogued_late": (1, lambda dice: (dice.choice(KEYS), dice.randrange(6))),
     "removed_behind_our_back": (1, lambda dice: (dice.randrange(6),)),
     "run": (2, lambda dice: ()),
     "follow_up": (3, lambda dice: (
@@ -204,6 +205,17 @@ class Ledger:
             listed_at=now if listed else world.EPOCH,
             **fields,
         )
+
+    def catalogued_late(self, key: str, back: int) -> None:
+        """A version that was stored before others of which the catalogue knows already."""
+        known = ObjectVersion.objects.filter(bucket=self.world.bucket, key=key, gone_at=None, is_latest=True)
+        latest = set(known.values_list("pk", flat=True))
+        row = self.catalogue(self.world.bucket, key, listed=True)
+        if latest:
+            ObjectVersion.objects.filter(pk=row.pk).update(
+                is_latest=False, stored_at=world.EPOCH + max(0, self.serial - back - 1) * MINUTE + MINUTE / 2
+            )
+            ObjectVersion.objects.filter(pk__in=latest).update(is_latest=True)
 
     def removed_behind_our_back(self, which: int) -> None:
         row = pick(ObjectVersion.objects.filter(gone_at=None), which)
