@@ -96,7 +96,7 @@ MAY_SEND = """
         WHEN c.state <> 'ready' THEN 'state ' || c.state
         WHEN c.lease_token <> r.token OR c.lease_until IS NULL THEN 'token lost'
         WHEN EXISTS (SELECT FROM ledger_attempt a WHERE a.command_id = c.id AND a.token = r.token) THEN 'settled'
-        WHEN u.state <> 'draining' THEN 'run ' || u.state
+        WHEN u.state NOT IN ('draining', 'closed') THEN 'run ' || u.state -- a replay goes on under a closed one
         WHEN p.suspended_at IS NOT NULL THEN 'suspended'
         WHEN EXISTS (SELECT FROM retention_control k WHERE k.tenant_id = c.tenant_id AND k.stopped_at IS NOT NULL)
             THEN 'stopped'
