@@ -26,6 +26,7 @@ class Target:
     listed_at: str | None
     gone_at: datetime | str | None
     evidence: dict[str, Any] | None
+    current: bool  # of its key: goes after the older ones
 
 
 @dataclass(slots=True)

@@ -18,8 +18,9 @@ from django.db import connection, transaction
 
 from cleanup_project.base import canonical, sqlfiles
 from cleanup_project.base.arrays import array
+from ledger import keeping
 from ledger.batch import Batch, Claimed, Target
-from ledger.failures import MAX_LEASE_LOSSES, Trouble
+from ledger.failures import MAX_LEASE_LOSSES, SUSPECT_AFTER, Trouble
 from ledger.outcomes import Verdict, lock, write
 from retention import control, holds
 from retention.models import RetentionPolicy
@@ -31,7 +32,7 @@ SEND_SECONDS: Final = 60  # from the claim: nothing is sent under its token late
 DELETE_SECONDS: Final = 60  # the longest that one delete call may take
 SPARE_SECONDS: Final = 120
 OLDEST_EVERY: Final = 10  # every so many turns the oldest due priority comes first, whatever it is
-WAIT_FOR_OLDER: Final = 2.0  # seconds
+WAIT_FOR_OLDER: Final = (2.0, 60.0)  # seconds at least and at most, until older versions are due
 
 
 @cache
@@ -71,7 +72,7 @@ def claim(bucket_id: int, tenant_id: int, priorities: Sequence[int], settle_seco
         batch.claimed = len(commands)
         if commands:
             take_over(commands, batch.worker)
-            going, verdicts = sift(commands, check([each.id for each in commands], tenant_id))
+            going, verdicts = sift(commands, tenant_id, refused)
             batch.commands = [
                 each for each in going if each.inspect_due or (each.run_id, each.policy_id) not in refused
             ]
@@ -94,6 +95,7 @@ def take(
         "lease": lease,
         "paused": array(refused.runs),
         "suspended": array(refused.policies),
+        "suspect_after": SUSPECT_AFTER,
     }
     for suspects, limit in ((False, n), (True, 1)):
         rows = sqlfiles.rows(sqlfiles.read(__file__, "claim.sql"), parameters | {"suspects": suspects, "n": limit})
@@ -122,15 +124,17 @@ def check(ids: Sequence[int], tenant_id: int) -> Mapping[int, list[tuple[Any, ..
     return found
 
 
-def sift(
-    commands: Sequence[Claimed], checked: Mapping[int, list[tuple[Any, ...]]]
-) -> tuple[list[Claimed], list[Verdict]]:
-    """The commands that may go on, and the verdicts on those that may not."""
+def sift(commands: Sequence[Claimed], tenant_id: int, refused: "Refusing") -> tuple[list[Claimed], list[Verdict]]:
+    """The commands that may go on, and the verdicts on those that may not. What is refused only waits: it goes on here."""
+    checked = check([each.id for each in commands], tenant_id)
+    for command in commands:
+        command.targets = command.targets or [target_of(row) for row in checked[command.id]]
+    deleting = [each for each in commands if not each.inspect_due and (each.run_id, each.policy_id) not in refused]
+    kept = keeping.kept(deleting, tenant_id)
     going, verdicts = list[Claimed](), list[Verdict]()
     for command in commands:
-        rows = checked[command.id]
-        command.targets = command.targets or [target_of(row) for row in rows]
-        verdict = None if command.inspect_due else obstacle(command, [row[-4:] for row in rows])
+        facts = [row[-4:] for row in checked[command.id]]
+        verdict = None if command.inspect_due else obstacle(command, facts, kept.get(command.id))
         if verdict is None:
             going.append(command)
         else:
@@ -139,21 +143,22 @@ def sift(
 
 
 def target_of(row: tuple[Any, ...]) -> Target:
-    _, pk, ordinal, version, bucket, key, version_id, etag, size, role, stored_at, listed_at, gone_at, evidence = row[
-        :14
-    ]
-    seen = json.loads(evidence) if evidence else None
+    _, pk, ordinal, version, bucket, key, version_id, etag, size, role, stored_at, *seen = row[:-4]
+    listed_at, gone_at, evidence, current = seen
+    told = json.loads(evidence) if evidence else None
     ref = VersionRef(key, version_id)
-    return Target(pk, ordinal, version, bucket, ref, etag, size, role, stored_at, listed_at, gone_at, seen)
+    return Target(pk, ordinal, version, bucket, ref, etag, size, role, stored_at, listed_at, gone_at, told, current)
 
 
-def obstacle(command: Claimed, facts: Sequence[Sequence[Any]]) -> Verdict | None:
+def obstacle(command: Claimed, facts: Sequence[Sequence[Any]], kept: str | None) -> Verdict | None:
     """What keeps a claimed command from being executed now. Facts of each target: hold, enforced, superseded, waits."""
     held = [hold for hold, *_ in facts if hold is not None]
     if held:
         return Verdict.held(command, hold_id=min(held), detail="A legal hold covers it.")
     if any(superseded for *_, superseded, _waits in facts):
         return Verdict.withdrawn(command, "A newer revision of its policy governs it now.")
+    if kept is not None:
+        return Verdict.withdrawn(command, kept)
     if not all(enforced for _hold, enforced, *_ in facts):
         return Verdict.withdrawn(command, "Enforcement is off where one of its targets is.")
     if command.lease_losses >= MAX_LEASE_LOSSES:
@@ -167,9 +172,10 @@ def older_version(command: Claimed) -> Verdict:
     """Wait while other commands may still destroy the older versions that are in its way; else a person must decide."""
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "older_versions.sql"), {"command": command.id})
-        waits = cursor.fetchone()[0]
-    if waits:
-        return Verdict.later(command, WAIT_FOR_OLDER)
+        on_their_way, seconds = cursor.fetchone()
+    shortest, longest = WAIT_FOR_OLDER
+    if on_their_way:
+        return Verdict.later(command, min(max(seconds, shortest), longest))
     return Verdict.dead(
         command, Trouble.OLDER_VERSION, "An older version of its key is present, and not on its way out."
     )
@@ -180,11 +186,11 @@ def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
     with transaction.atomic():
         holds.share_lock(batch.tenant_id)
         batch.epoch, stopped = control.read(batch.tenant_id)
-        refused = refusing(batch.tenant_id) if not stopped else None
+        refused = refusing(batch.tenant_id)
         _now, mine = lock(commands)
         ours = [each for each in commands if each.id in mine]
-        going, verdicts = sift(ours, check([each.id for each in ours], batch.tenant_id))
-        kept = [each for each in going if refused is not None and (each.run_id, each.policy_id) not in refused]
+        going, verdicts = sift(ours, batch.tenant_id, refused)
+        kept = [each for each in going if not stopped and (each.run_id, each.policy_id) not in refused]
         verdicts = [
             each if each.outcome else Verdict.not_sent(each.command, "Not now.", each.due_in or 0.0)
             for each in verdicts

@@ -1,4 +1,4 @@
-"""Bring runs to their end: withdraw what a cancelled one left, close one whose counts add up, mark what was notified."""
+"""Bring runs to their end: withdraw what may not be done, close a run whose counts add up, mark what was notified."""
 
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ CHUNK: Final = 1000
 log = structlog.get_logger(__name__)
 
 
-def withdraw_cancelled() -> int:
-    """Withdraw the commands that cancelled runs left behind, in chunks; returns how many."""
+def withdraw() -> int:
+    """Withdraw commands of cancelled runs, and of superseded revisions, in chunks; returns how many."""
     total = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:

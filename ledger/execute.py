@@ -23,7 +23,16 @@ from ledger.outcomes import Outcome, Verdict
 from retention import control
 from retention.buckets import ref
 from retention.models import Bucket, PolicyRevision
-from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, ObjectStore, VersionRef, store_for
+from retention.storage import (
+    BucketRef,
+    DeleteOutcome,
+    Failure,
+    FailureClass,
+    ObjectStore,
+    Presence,
+    VersionRef,
+    store_for,
+)
 
 Stores = Callable[[BucketRef], ObjectStore]
 INSPECT_SECONDS: Final = 60.0
@@ -45,8 +54,9 @@ def execute(batch: Batch, stores: Stores = store_for) -> Executed:
     job.look_at_doubtful()
     job.gather_evidence()
     if job.commit_requests():
-        job.delete()
-        job.confirm()
+        job.delete(first := job.first_wave())
+        job.delete(job.second_wave(first))
+        job.conclude()
     return job.done
 
 
@@ -58,6 +68,7 @@ class Job:
         self.done = Executed()
         self.going = {each.id: each for each in batch.commands if not each.inspect_due}
         self.answers: dict[int, DeleteOutcome] = {}  # by target
+        self.seen: dict[int, Look] = {}  # after the deletion, by target
         named = {target.bucket_id for each in batch.commands for target in each.targets} | {batch.bucket_id}
         self.buckets = {bucket.pk: bucket for bucket in Bucket.objects.filter(pk__in=named)}
         self.settle_seconds = float(max(bucket.settle_seconds for bucket in self.buckets.values()))
@@ -146,9 +157,34 @@ class Job:
             self.going = {each.id: each for each in kept}
         return bool(self.going)
 
-    def delete(self) -> None:
-        """Ask the store for each bucket's targets. `proceed` reads the control row before each request of a call."""
-        for bucket_id, targets in by_bucket(open_targets(self.going.values())).items():
+    def first_wave(self) -> list[Target]:
+        """Every open target, but for current versions of which the command names older ones, too."""
+        return [
+            target
+            for command in self.going.values()
+            for target in open_targets([command])
+            if not (target.current and older_ones(command, target))
+        ]
+
+    def second_wave(self, first: Sequence[Target]) -> list[Target]:
+        """Those current versions, where all that is older was seen to be gone: it would come back to life otherwise."""
+        sent = {target.id for target in first}
+        return [
+            target
+            for command in self.going.values()
+            for target in open_targets([command])
+            if target.id not in sent and all(self.is_gone(older) for older in older_ones(command, target))
+        ]
+
+    def is_gone(self, target: Target) -> bool:
+        return target.id in self.seen and self.seen[target.id].seen.state is Presence.GONE
+
+    def delete(self, wave: Sequence[Target]) -> None:
+        """Ask the store for each bucket's targets, and look at what it says is gone, or does not know.
+
+        `proceed` reads the control row before each request of a call.
+        """
+        for bucket_id, targets in by_bucket(wave).items():
             if bucket_id != self.batch.bucket_id:
                 pace.correct(bucket_id, len(targets))
             for chunk in chunks(targets):
@@ -159,15 +195,14 @@ class Job:
                     proceed=self.proceed,
                 )
                 self.answers.update((target.id, said[target.ref]) for target in chunk)
+        self.seen |= self.inspect([target for target in wave if self.to_confirm(target)])
 
     def proceed(self) -> bool:
         return time.monotonic() < self.batch.send_until and control.read(self.batch.tenant_id)[0] == self.batch.epoch
 
-    def confirm(self) -> None:
-        """Evidence after: look at all that the store acknowledged, or said it did not know."""
-        seen = self.inspect([each for each in open_targets(self.going.values()) if self.to_confirm(each)])
+    def conclude(self) -> None:
         for command in list(self.going.values()):
-            self.leave(self.verdict_after(command, seen))
+            self.leave(self.verdict_after(command, self.seen))
 
     def to_confirm(self, target: Target) -> bool:
         answer = self.answers[target.id]
@@ -246,6 +281,17 @@ class Job:
 
 def open_targets(commands: Iterable[Claimed]) -> list[Target]:
     return [target for command in commands for target in command.targets if not target.gone_at]
+
+
+def older_ones(command: Claimed, target: Target) -> list[Target]:
+    """Older versions of a target's key that its own command names, and that are still to go."""
+    return [
+        each
+        for each in open_targets([command])
+        if each is not target
+        and (each.bucket_id, each.ref.key) == (target.bucket_id, target.ref.key)
+        and each.stored_at <= target.stored_at
+    ]
 
 
 def by_bucket(targets: Iterable[Target]) -> Mapping[int, list[Target]]:

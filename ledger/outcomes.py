@@ -109,7 +109,7 @@ class Verdict:
 
     @classmethod
     def unseen(cls, command: Claimed, failure_class: str, detail: str, settle_seconds: float) -> Self:
-        """The look that is owed saw nothing: it stays owed, however often; too often, and a person is told."""
+        """The look that is owed saw nothing: it stays owed, however often. Nothing is parked while it is in doubt."""
         rule = rule_of(failure_class)
         waiting = max(settle_seconds, retry.delay(rule, command.attempts + 1))
         return cls(

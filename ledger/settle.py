@@ -30,6 +30,8 @@ RECEIPTS: Final = (
 )
 LOCATORS: Final = "COPY ledger_receiptlocator (command_id, ordinal, bucket, key, version_id) FROM STDIN"
 
+LATE: Final = ("id", "token", "late", "cycle", "outcome", "charged", "failure_class", "detail")  # sql/late.sql
+
 log = structlog.get_logger(__name__)
 
 
@@ -175,6 +177,3 @@ def record_late(batch: Batch, late: Sequence[Verdict]) -> list[Verdict]:
         )
         told = {row[0] for row in cursor.fetchall()}
     return [each for each in sent if each.command.id in told]
-
-
-LATE = ("id", "token", "late", "cycle", "outcome", "charged", "failure_class", "detail")

@@ -17,7 +17,7 @@ def sweep() -> Mapping[str, int]:
     """One round; returns what it found, by name. Also runs outside of the queue, as `manage.py sweep`."""
     return {
         "cooled": runs.authorise_cooled(),
-        "withdrawn": closing.withdraw_cancelled(),
+        "withdrawn": closing.withdraw(),
         "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),
         "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
         "draining": ring_each("ledger.tasks.drain", drain.due_buckets()),

@@ -1,5 +1,6 @@
 -- Claim due commands of one tenant in one bucket. Parameters: bucket, tenant, n, lease (seconds), order smallint[] (the
--- priorities, most wanted first), paused bigint[] (runs), suspended bigint[] (policies), suspects boolean.
+-- priorities, most wanted first), paused bigint[] (runs), suspended bigint[] (policies), suspects boolean,
+-- suspect_after.
 -- now() bounds the index, which clock_timestamp() as a volatile function would not; the state is a literal, because a
 -- generic plan would not take the partial index for a parameter.
 WITH picked AS MATERIALIZED (
@@ -11,7 +12,7 @@ WITH picked AS MATERIALIZED (
             AND due_at <= now() AND (lease_until IS NULL OR lease_until < now())
             AND (run_id <> ALL (%(paused)s::bigint[]) AND policy_id <> ALL (%(suspended)s::bigint[])
                 OR inspect_due IS NOT NULL OR lease_until IS NOT NULL) -- to be looked at, or given back
-            AND (lease_losses >= 2) = %(suspects)s
+            AND (lease_losses >= %(suspect_after)s) = %(suspects)s
         ORDER BY due_at, id LIMIT %(n)s
         FOR NO KEY UPDATE SKIP LOCKED
     ) c
@@ -20,6 +21,7 @@ WITH picked AS MATERIALIZED (
 UPDATE ledger_cleanupcommand c
 SET lease_token = c.lease_token + 1, lease_until = now() + %(lease)s * interval '1 s', claims = c.claims + 1,
     lease_losses = c.lease_losses + picked.taken_over::int
-FROM picked WHERE c.id = picked.id
+FROM picked
+WHERE c.id = picked.id AND c.id = ANY (ARRAY(SELECT id FROM picked)) -- so that the index is probed and never walked
 RETURNING c.id, c.key, c.lease_token, c.cycle, c.attempts, c.lease_losses, c.inspect_due, picked.taken_over, c.run_id,
     c.item_id, c.policy_id, c.revision_id, c.asset, c.claims

@@ -7,7 +7,12 @@ WITH target AS MATERIALIZED (
         t.size, t.stored_at, t.role, t.gone_at, t.evidence, c.revision_id, v.retention_class, v.listed_at,
         v.gone_at IS NULL AND v.etag = t.etag AND t.incarnation = ''
             AND v.listed_at > now() - r.evidence_max_age_hours * interval '1 h' AS listed,
-        v.is_latest, r.policy_id, r.number
+        r.policy_id, r.number,
+        -- What is not flagged counts as current where nothing is.
+        t.role <> 'delete_marker' AND t.gone_at IS NULL AND (v.is_latest OR NOT EXISTS (
+            SELECT FROM retention_objectversion l WHERE l.bucket_id = t.bucket_id AND l.key = t.key AND l.gone_at IS NULL
+                AND l.is_latest
+        )) AS current
     FROM ledger_commandtarget t
     JOIN ledger_cleanupcommand c ON c.id = t.command_id
     JOIN retention_policyrevision r ON r.id = c.revision_id
@@ -37,6 +42,7 @@ SELECT
     t.command_id, t.id, t.ordinal, t.object_version_id, t.bucket_id, t.key, t.version_id, t.etag, t.size, t.role,
     to_char(t.stored_at AT TIME ZONE 'UTC', %(instant)s),
     CASE WHEN t.listed THEN to_char(t.listed_at AT TIME ZONE 'UTC', %(instant)s) END, t.gone_at, t.evidence,
+    t.current,
     (SELECT hold_id FROM covered WHERE covered.id = t.id),
     EXISTS (
         SELECT FROM retention_enforcement e WHERE e.tenant_id = %(tenant)s AND e.switched_off_at IS NULL
@@ -46,14 +52,14 @@ SELECT
         SELECT FROM superseding n WHERE n.policy_id = t.policy_id AND n.number > t.number
             AND (n.retroactive OR t.stored_at >= n.effective_from)
     ),
-    -- The current version waits for the older ones, which would otherwise come back to life; what is not flagged counts
-    -- as current where nothing is.
-    t.role <> 'delete_marker' AND t.gone_at IS NULL AND (t.is_latest OR NOT EXISTS (
-        SELECT FROM retention_objectversion o WHERE o.bucket_id = t.bucket_id AND o.key = t.key AND o.gone_at IS NULL
-            AND o.is_latest
-    )) AND EXISTS (
+    -- The current version waits for older ones, which would otherwise come back to life; its own command's go before it.
+    t.current AND EXISTS (
         SELECT FROM retention_objectversion o WHERE o.bucket_id = t.bucket_id AND o.key = t.key AND o.gone_at IS NULL
             AND NOT o.is_delete_marker AND o.id <> t.object_version_id AND o.stored_at <= t.stored_at
+            AND NOT EXISTS (
+                SELECT FROM ledger_commandtarget own
+                WHERE own.command_id = t.command_id AND own.object_version_id = o.id
+            )
     )
 FROM target t
 ORDER BY t.command_id, t.ordinal

@@ -1,9 +1,19 @@
 -- Withdraw a chunk of what may never be executed: commands of cancelled runs, and of revisions that another has superseded.
 -- Leased ones are their workers' to give back, and those in doubt must be looked at first. Parameters: limit.
 WITH doomed AS MATERIALIZED (
-    SELECT c.id, c.run_id, 'The run was cancelled: ' || r.end_reason AS reason
+    SELECT c.id, c.run_id, CASE r.state
+        WHEN 'cancelled' THEN 'The run was cancelled: ' || r.end_reason
+        ELSE 'A newer revision of its policy governs it now.'
+    END AS reason
     FROM ledger_cleanuprun r JOIN ledger_cleanupcommand c ON c.run_id = r.id AND c.state = 'ready'
-    WHERE r.state = 'cancelled' AND c.lease_until IS NULL AND c.inspect_due IS NULL
+    WHERE c.lease_until IS NULL AND c.inspect_due IS NULL AND (r.state = 'cancelled' OR (
+        r.state IN ('draining', 'paused', 'tripped') AND EXISTS (
+            -- One that governs everything; of the others, claiming finds out what they govern.
+            SELECT FROM retention_policyrevision n JOIN retention_policyrevision own ON own.id = c.revision_id
+            WHERE n.policy_id = r.policy_id AND n.number > own.number AND n.retroactive AND n.published_at IS NOT NULL
+                AND n.effective_from <= now() AND greatest(n.published_at, n.effective_from) > r.as_of
+        )
+    ))
     ORDER BY c.id LIMIT %(limit)s FOR NO KEY UPDATE OF c
 ),
 withdrawn AS (

@@ -55,7 +55,7 @@ def cancelled(world: Acting, key: str = "clips/cancelled") -> CleanupCommand:
     """Taken back with its run."""
     world.put(key, asset=key.replace("/", "-"))
     runs.cancel(run=world.run(), by=world.people["operator"], reason="Wrong month.")
-    closing.withdraw_cancelled()
+    closing.withdraw()
     return world.command(key)
 
 

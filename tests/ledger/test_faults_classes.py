@@ -488,10 +488,10 @@ def test_a_command_of_a_cancelled_run_whose_worker_died_is_looked_at_and_ends(wo
     world.store.before_call = None
     CleanupCommand.objects.filter(targets__key="claimed").update(due_at=EPOCH)
     runs.cancel(run=run, by=world.people["operator"], reason="Wrong scope")
-    closing.withdraw_cancelled()
+    closing.withdraw()
     world.leases_expire()
     again(world, 2)
-    closing.withdraw_cancelled()
+    closing.withdraw()
     assert set(CleanupCommand.objects.values_list("state", flat=True)) <= {"deleted", "withdrawn"}
     ended_well(world)
 

@@ -55,7 +55,7 @@ def test_a_worker_dies_and_its_run_is_cancelled_then_its_commands_end_all_the_sa
     for _ in range(2):
         leases_expire()
         step(world)
-        closing.withdraw_cancelled()
+        closing.withdraw()
     command = world.command("a.mp4")
     assert command.state == (CommandState.DELETED if executed else CommandState.WITHDRAWN)
     assert command.inspect_due is None
@@ -116,7 +116,7 @@ def test_a_derivative_that_turns_out_to_be_another_versions_is_not_destroyed_by_
     run = world.run()
     assert world.command("a.jpg").targets.count() == 2
     runs.cancel(run=run, by=world.people["operator"], reason="Not now")
-    closing.withdraw_cancelled()
+    closing.withdraw()
     second = world.put("a.mp4", body=b"yy", stored_at=rows.EPOCH + minute)
     world.run()
     made = CleanupCommand.objects.get(state=CommandState.READY)

@@ -445,7 +445,7 @@ def test_10_a_run_is_cancelled_in_mid_drain_and_a_later_one_takes_over_what_was_
 
     def meanwhile() -> None:
         runs.cancel(run=first, by=world.people["operator"], reason="Wrong scope")
-        closing.withdraw_cancelled()
+        closing.withdraw()
         assert world.command("a").state == CommandState.READY, "it is its worker's"
         assert world.command("b").state == CommandState.WITHDRAWN
 

@@ -240,7 +240,7 @@ class Ledger:
         verbs = {
             "look_again": lambda: reconcile.look_again(self.stores),
             "sweep": sweep.sweep,
-            "withdraw_cancelled": closing.withdraw_cancelled,
+            "withdraw": closing.withdraw,
             "holds": self.report_holds,
             "acknowledge": self.acknowledge,
         }

@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[int, Callable[[Random], tuple[Any, ...]]]] = {
     "removed_behind_our_back": (1, lambda dice: (dice.randrange(6),)),
     "run": (2, lambda dice: ()),
     "follow_up": (3, lambda dice: (
-        fate(dice), dice.choice(["look_again", "look_again", "sweep", "withdraw_cancelled", "acknowledge", "holds"])
+        fate(dice), dice.choice(["look_again", "look_again", "sweep", "withdraw", "acknowledge", "holds"])
     )),
     "place_hold": (1, lambda dice: (dice.choice(PREFIXES), dice.choice([False, True]))),
     "release_hold": (2, lambda dice: (dice.randrange(6),)),

@@ -1,0 +1,11 @@
+-- Of these runs, those whose instant lies before a change of any policy of the tenant. Parameters: runs bigint[], tenant.
+SELECT r.id FROM ledger_cleanuprun r
+WHERE r.id = ANY (%(runs)s::bigint[]) AND (
+    EXISTS (
+        SELECT FROM retention_retentionpolicy p WHERE p.tenant_id = %(tenant)s AND p.suspended_at > r.as_of
+    ) OR EXISTS (
+        SELECT FROM retention_policyrevision n
+        WHERE n.tenant_id = %(tenant)s AND n.published_at IS NOT NULL AND n.effective_from <= now()
+            AND greatest(n.published_at, n.effective_from) > r.as_of
+    )
+)

@@ -1,0 +1,125 @@
+"""What policies say after a manifest was frozen keeps an object until the delete call: the longest retention wins."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cleanup_project.base import clock
+from ledger.models import Attempt, Request
+from ledger.states import CommandState
+from retention import policies
+from retention.models import PolicyRevision
+from tests.ledger.acting import Acting, build
+from tests.world import published
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def another_policy(world: Acting, **fields: Any) -> PolicyRevision:
+    people = world.people
+    return published(
+        world.tenant, world.bucket, author=people["manager"], publisher=people["manager2"], code="second", **fields
+    )
+
+
+def assert_kept(world: Acting, words: str) -> None:
+    command = world.command("a")
+    assert (command.state, command.reason) == (CommandState.WITHDRAWN, words)
+    assert world.there(world.versions["a"][0])
+
+
+def test_a_longer_retention_that_is_published_after_the_freeze_keeps_the_object() -> None:
+    world = build()
+    world.put("a")
+    world.run()
+    another_policy(world, period_number=100, period_unit="years")
+    world.drain()
+    assert_kept(world, "Its retention has not ended yet.")
+
+
+def test_a_shorter_one_changes_nothing() -> None:
+    world = build()
+    world.put("a")
+    world.run()
+    another_policy(world, period_number=1)
+    world.drain()
+    assert world.command("a").state == CommandState.DELETED
+
+
+def test_a_revision_that_comes_into_force_only_later_changes_nothing_yet() -> None:
+    world = build()
+    world.put("a")
+    world.run()
+    another_policy(world, period_number=100, period_unit="years", effective_from=clock.now() + timedelta(days=1))
+    world.drain()
+    assert world.command("a").state == CommandState.DELETED
+
+
+def test_another_policy_that_covers_it_keeps_it_once_suspended() -> None:
+    world = build()
+    second = another_policy(world, period_number=1)
+    world.put("a")
+    world.run()
+    policies.suspend(policy=second.policy, by=world.people["manager"], reason="Under review")
+    world.drain()
+    assert_kept(world, "A policy that covers it is suspended.")
+
+
+def test_its_own_policy_lets_it_wait_while_suspended() -> None:
+    world = build()
+    world.put("a")
+    world.run()
+    policies.suspend(policy=world.revision.policy, by=world.people["manager"], reason="Under review")
+    world.drain()
+    assert world.command("a").state == CommandState.READY
+    assert world.there(world.versions["a"][0])
+
+
+def test_one_that_is_published_between_claim_and_send_still_keeps_it() -> None:
+    world = build()
+    row = world.put("a", asset="a")
+    type(row).objects.update(listed_at=None)  # so that it is looked at between the claim and the deletion
+    world.run()
+
+    def publish_at_the_look(operation: str, *_: Any) -> None:
+        if operation == "inspect":
+            world.store.before_call = None
+            another_policy(world, period_number=100, period_unit="years")
+
+    world.store.before_call = publish_at_the_look
+    world.drain()
+    assert_kept(world, "Its retention has not ended yet.")
+    assert not any(operation == "delete_versions" for operation, _ in world.store.calls)
+    assert Request.objects.count() == 1
+    assert Attempt.objects.get().outcome == Attempt.Outcome.WITHDRAWN
+
+
+def test_a_newer_revision_withdraws_what_is_not_claimed_yet() -> None:
+    from ledger import closing
+
+    world = build()
+    world.put("a")
+    world.run()
+    revision = world.revision
+    published(
+        world.tenant, world.bucket, author=world.people["manager"], publisher=world.people["manager2"],
+        code=revision.policy.code, period_number=90,
+    )  # fmt: skip
+    assert closing.withdraw() == 1
+    assert_kept(world, "A newer revision of its policy governs it now.")
+
+
+def test_two_versions_of_a_derivative_go_with_their_original_the_older_one_first() -> None:
+    world = build()
+    world.put("a")
+    thumbs = [world.put("thumb", n, original_key="a", asset="a") for n in (b"1", b"2")]
+    world.run()
+    assert world.command("a").target_count == 3
+    world.drain()
+    assert world.command("a").state == CommandState.DELETED
+    asked = [
+        [ref.version_id for ref in refs] for operation, refs in world.store.calls if operation == "delete_versions"
+    ]
+    assert [thumbs[1].version_id in each for each in asked] == [False, True]
+    assert not any(world.there(row) for row in thumbs)
