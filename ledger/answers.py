@@ -108,8 +108,13 @@ def of_answer(answer: DeleteOutcome) -> str:
 
 def of_look(look: Look) -> str:
     seen = look.seen
-    parts = [seen.failure.code, seen.failure.message] if seen.failure else [f"seen: {seen.state}", f"ETag {seen.etag}"]
-    return sentence([*parts, seen.detail], seen.request_id)
+    if seen.detail == REFUSED_ID:
+        parts = ["The store refuses this version id (HEAD 400), and no listing shows it."]
+    elif seen.failure is not None:
+        parts = [seen.failure.code, seen.failure.message, seen.detail]
+    else:
+        parts = [f"seen: {seen.state}", f"ETag {seen.etag}" if seen.etag else "", seen.detail]
+    return sentence(parts, seen.request_id)
 
 
 def sentence(parts: list[str], request_id: str) -> str:

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted  # for what PostgreSQL has held: no NUL, no lone surrogates
 from typing import Final
@@ -123,8 +124,12 @@ def commitment(salt: bytes, bucket: str, key: str, version_id: str) -> str:
 
 def said(evidence: Mapping[str, str]) -> str:
     """A look as canonical JSON: `at` and `method`, and the store's `request_id` where there is one."""
-    members = (f'"{name}":{quoted(evidence[name])}' for name in sorted(evidence))
-    return f"{{{','.join(members)}}}"
+    return members(tuple(sorted(evidence.items())))
+
+
+@lru_cache(maxsize=128)  # one listing is the evidence of a thousand
+def members(evidence: tuple[tuple[str, str], ...]) -> str:
+    return f"{{{','.join(f'{quoted(name)}:{quoted(value)}' for name, value in evidence)}}}"
 
 
 def reasons(items: Sequence[int]) -> dict[int, tuple[int, str, str]]:

@@ -82,12 +82,20 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
     """Receipts, events, states and the catalogue for commands whose targets are all gone."""
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
-    issued = [issuer.issue(each, event_id(EVENT, each.command.key, "")) for each in gone]
-    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
+    issued = issue_all(issuer, gone)
+    write_gone(batch, gone, issued, now)
     emit(issuer.tenant, [notice(each, issuer) for each in issued], at=now)
     write_receipts(batch, issued, issuer, now)
     outcomes.tally(gone)
     queue.wake("webhooks.tasks.dispatch")
+
+
+def issue_all(issuer: Issuer, gone: Sequence[Verdict]) -> list[Issued]:
+    return [issuer.issue(each, event_id(EVENT, each.command.key, "")) for each in gone]
+
+
+def write_gone(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], now: datetime) -> None:
+    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
 
 
 def notice(issued: Issued, issuer: Issuer) -> Notice:
