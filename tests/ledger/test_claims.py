@@ -29,6 +29,7 @@ TYPES = {
     "order": "smallint[]",
     "paused": "bigint[]",
     "suspended": "bigint[]",
+    "suspect_after": "int",
     "suspects": "boolean",
     "oldest_every": "int",
 }
@@ -109,6 +110,7 @@ def test_a_claim_reads_the_partial_index_however_many_commands_are_not_due(tenan
         "order": [0, 1, 2],
         "paused": [],
         "suspended": [],
+        "suspect_after": 2,
         "suspects": False,
     }
     indexes, rows = read_of_commands(explained("claim.sql", claimed))
