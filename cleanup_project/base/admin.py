@@ -10,10 +10,14 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
+from cleanup_project.base import display
 from cleanup_project.base.audit import SYSTEM
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
-from cleanup_project.base.models import AuditEvent, Heartbeat, User
+from cleanup_project.base.models import Alarm, AuditEvent, Heartbeat, User
 from cleanup_project.base.settings_audit import record
 
 admin.site.disable_action("delete_selected")
@@ -113,3 +117,28 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     list_display = ("queue", "host", "seen_at", "last_start_at", "last_ack_at", "last_tick_at", "restarts")
     ordering = ("host", "queue", "id")
     empty_words = {"unacked_since": "all acknowledged", "restart_reason": "never restarted"}
+
+
+@admin.register(Alarm)
+class AlarmAdmin(ReadOnlyAdmin[Alarm]):
+    """What is wrong now, and what was; an alarm ends by itself when what it says is no longer so."""
+
+    list_display = ("kind", "about", "message", "raised_at", "noticed_at", "cleared_at")
+    ordering = ("-id",)
+    lookups = frozenset({"cleared_at__isnull"})
+    exact_search = ("kind",)
+    search_help_text = "A kind of alarm, exactly, for example catalogue.stale."
+    empty_words = {"cleared_at": "still so"}
+
+    def narrowed(self, request: HttpRequest) -> str | None:
+        return "Open now" if request.GET.get("cleared_at__isnull") == "True" else None
+
+    @admin.display(description="about")
+    def about(self, obj: Alarm) -> SafeString | str:
+        """Links to the page of what the alarm is about."""
+        label = display.visible(obj.subject_label)
+        try:
+            address = reverse(f"admin:{obj.subject_type.replace('.', '_')}_change", args=[obj.subject_id])
+        except NoReverseMatch:  # it has no page of its own
+            return label
+        return format_html('<a href="{}">{}</a>', address, label)

@@ -95,3 +95,38 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue} on {self.host}"
+
+
+class AlarmQuerySet(models.QuerySet["Alarm"]):
+    def open(self) -> "AlarmQuerySet":
+        return self.filter(cleared_at=None)
+
+
+class Alarm(models.Model):
+    """Something that a person should look at, from when it was first noticed until it was over.
+
+    At most one is open for each kind and subject: noticed again, it says what is so now.
+    """
+
+    kind = models.CharField(max_length=64, help_text="For example catalogue.stale.")
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    subject_label = models.TextField()
+    message = models.TextField(help_text="What is wrong, with its numbers, and what to do.")
+    raised_at = models.DateTimeField(db_default=Now(), editable=False)
+    noticed_at = models.DateTimeField(db_default=Now(), help_text="When it was last found to be so.")
+    cleared_at = models.DateTimeField(null=True, blank=True)
+
+    objects = AlarmQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "subject_type", "subject_id"], condition=models.Q(cleared_at=None), name="alarm_once"
+            ),
+            models.CheckConstraint(condition=~models.Q(message=""), name="alarm_says_what"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject_label}"

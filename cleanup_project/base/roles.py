@@ -49,6 +49,9 @@ READS: Final[dict[str, frozenset[str] | None]] = {
     ADMINISTRATOR: frozenset({"base", "retention"}),
 }
 
+# What is wrong now concerns every role.
+SEEN_BY_ALL: Final = frozenset({"view_alarm"})
+
 
 def bring_groups_in_line(app_config: AppConfig, **_: Any) -> None:
     """`post_migrate` receiver: make each role's group hold exactly its rights and its view permissions.
@@ -73,6 +76,6 @@ def bring_groups_in_line(app_config: AppConfig, **_: Any) -> None:
         viewable = (
             own.filter(codename__startswith="view_") if reads is None or app_config.label in reads else own.none()
         )
-        wanted = set(viewable) | set(own.filter(codename__in=rights))
+        wanted = set(viewable) | set(own.filter(codename__in=rights | SEEN_BY_ALL))
         group.permissions.remove(*own.exclude(pk__in=[permission.pk for permission in wanted]))
         group.permissions.add(*wanted)

@@ -100,6 +100,24 @@ class Migration(migrations.Migration):
                 'ordering': ['host', 'queue', 'id'],
             },
         ),
+        migrations.CreateModel(
+            name='Alarm',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(help_text='For example catalogue.stale.', max_length=64)),
+                ('subject_type', models.CharField(max_length=64)),
+                ('subject_id', models.CharField(max_length=64)),
+                ('subject_label', models.TextField()),
+                ('message', models.TextField(help_text='What is wrong, with its numbers, and what to do.')),
+                ('raised_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('noticed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When it was last found to be so.')),
+                ('cleared_at', models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                'ordering': ['-id'],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('cleared_at', None)), fields=('kind', 'subject_type', 'subject_id'), name='alarm_once'), models.CheckConstraint(condition=models.Q(('message', ''), _negated=True), name='alarm_says_what')],
+            },
+        ),
         # The broker's poll: django-q2 itself indexes only the id, and messages in hand would be read at every poll.
         migrations.RunSQL('CREATE INDEX ormq_by_key_and_lock ON django_q_ormq (key, lock)', 'DROP INDEX ormq_by_key_and_lock'),
         sqlfiles.run(__file__, "refuse_change.sql", undo="DROP FUNCTION refuse_change()"),

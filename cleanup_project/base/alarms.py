@@ -1,0 +1,33 @@
+"""Alarms: what is wrong now and needs a person, shown on every page until it is over."""
+
+from django.db import connection, models
+from django.db.models.functions import Now
+
+from cleanup_project.base.models import Alarm
+
+
+def notice(kind: str, subject: models.Model, message: str) -> None:
+    """Raise the alarm of this kind about the subject, or say anew what is so where it is raised already.
+
+    `message` says what is wrong, with its numbers, and what to do. Runs in the caller's transaction, if there is one.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO base_alarm AS a (kind, subject_type, subject_id, subject_label, message)"
+            " VALUES (%(kind)s, %(type)s, %(id)s, %(label)s, %(message)s)"
+            " ON CONFLICT (kind, subject_type, subject_id) WHERE cleared_at IS NULL"
+            " DO UPDATE SET message = excluded.message, subject_label = excluded.subject_label, noticed_at = now()",
+            {
+                "kind": kind,
+                "type": subject._meta.label_lower,
+                "id": str(subject.pk),
+                "label": str(subject),
+                "message": message,
+            },
+        )
+
+
+def clear(kind: str, subject: models.Model) -> bool:
+    """The alarm is over; whether there was one."""
+    about = Alarm.objects.open().filter(kind=kind, subject_type=subject._meta.label_lower, subject_id=str(subject.pk))
+    return about.update(cleared_at=Now()) > 0
