@@ -20,8 +20,8 @@ WITH picked AS MATERIALIZED (
 )
 UPDATE ledger_cleanupcommand c
 SET lease_token = c.lease_token + 1, lease_until = now() + %(lease)s * interval '1 s', claims = c.claims + 1,
-    lease_losses = c.lease_losses + picked.taken_over::int
-FROM picked
-WHERE c.id = picked.id AND c.id = ANY (ARRAY(SELECT id FROM picked)) -- so that the index is probed and never walked
-RETURNING c.id, c.key, c.lease_token, c.cycle, c.attempts, c.lease_losses, c.inspect_due, picked.taken_over, c.run_id,
-    c.item_id, c.policy_id, c.revision_id, c.asset, c.claims
+    lease_losses = c.lease_losses + (c.lease_until IS NOT NULL)::int
+WHERE c.id = ANY (ARRAY(SELECT id FROM picked)) -- and no join: the planner would read the whole table, or pair each with each
+RETURNING c.id, c.key, c.lease_token, c.cycle, c.attempts, c.lease_losses, c.inspect_due,
+    c.id = ANY (ARRAY(SELECT id FROM picked WHERE taken_over)), c.run_id, c.item_id, c.policy_id, c.revision_id, c.asset,
+    c.claims
