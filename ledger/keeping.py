@@ -1,10 +1,12 @@
-"""What has come to keep an object since its manifest was judged: a policy that was published or suspended after that.
+"""What has come to keep an object since its manifest was judged: a policy that was published or suspended after that, or
+what somebody decided about the object itself.
 
 The longest retention wins, whichever policy states it, and a suspended policy keeps all that it covers. A manifest says what
-was so when it was frozen; where policies have changed since, its objects are judged again before they are destroyed.
+was so when it was frozen; where anything of this has changed since, its objects are judged again before they are destroyed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from django.db import connection
@@ -14,7 +16,7 @@ from cleanup_project.base.arrays import array
 from ledger.batch import Claimed
 from retention import governing, scan
 from retention.eligibility import WORDS, Reason
-from retention.models import Tenant
+from retention.models import Disposition, Tenant
 
 # Not these: what is gone is told from a look at the store, and holds have a check of their own.
 ASKED_ELSEWHERE: Final = frozenset({Reason.GONE, Reason.HELD, Reason.ELIGIBLE})
@@ -23,17 +25,34 @@ ASKED_ELSEWHERE: Final = frozenset({Reason.GONE, Reason.HELD, Reason.ELIGIBLE})
 def kept(commands: Sequence[Claimed], tenant_id: int) -> dict[int, str]:
     """Why commands may not be executed any more, in words, by command; only those of which that is so."""
     changed = changed_since({each.run_id for each in commands}, tenant_id)
-    originals = {each.targets[0].object_version_id: each.id for each in commands if each.run_id in changed}
+    originals = {each.targets[0].object_version_id: each for each in commands if each.run_id in changed}
     if not originals:
         return {}
     now = clock.now()
     rules = governing.of_tenant(Tenant.objects.get(pk=tenant_id), now)
-    found = scan.reasons(list(originals), rules, now)
-    return {originals[pk]: WORDS[reason] for pk, reason in found.items() if reason not in ASKED_ELSEWHERE}
+    found = dict[int, str]()
+    for pk, (reason, revision_id) in scan.reasons(list(originals), rules, now).items():
+        command = originals[pk]
+        if reason not in ASKED_ELSEWHERE:
+            found[command.id] = WORDS[reason]
+        elif reason is Reason.ELIGIBLE and revision_id != command.revision_id:
+            found[command.id] = "Another policy governs it now: a run of that one decides about it."
+    return found | kept_along(originals.values(), now)
+
+
+def kept_along(commands: Iterable[Claimed], now: datetime) -> dict[int, str]:
+    """What somebody decided about a derivative keeps its original, whether or not they still seem to belong together."""
+    taken_along = {target.object_version_id: each.id for each in commands for target in each.targets[1:]}
+    decided = Disposition.objects.in_force().filter(object_version__in=list(taken_along))
+    return {
+        taken_along[pk]: WORDS[Reason.NOT_YET if until else Reason.EXEMPT]
+        for pk, until in decided.values_list("object_version_id", "until")
+        if until is None or until > now
+    }
 
 
 def changed_since(run_ids: set[int], tenant_id: int) -> set[int]:
-    """Those of the runs that judged before a policy of the tenant was last suspended, or a revision came into force."""
+    """Those of the runs that judged before a policy of the tenant or a decision about an object last changed anything."""
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "policies_changed.sql"), {"runs": array(run_ids), "tenant": tenant_id})
         return {row[0] for row in cursor.fetchall()}

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -26,6 +27,7 @@ class Reason(StrEnum):
     UNKNOWN_DATE = "unknown_date"
     NOT_YET = "not_yet"
     KEPT_NEWEST = "kept_newest"
+    EXEMPT = "exempt"
     HELD = "held"
     ELIGIBLE = "eligible"
 
@@ -41,6 +43,7 @@ WORDS = {
     Reason.UNKNOWN_DATE: "A policy that covers it counts from a date that is not known.",
     Reason.NOT_YET: "Its retention has not ended yet.",
     Reason.KEPT_NEWEST: "It is among the newest generations that a policy always keeps.",
+    Reason.EXEMPT: "Somebody exempted it, or something that would go with it, from destruction.",
     Reason.HELD: "A legal hold covers it, or something that would go with it.",
     Reason.ELIGIBLE: "Its retention has ended and nothing keeps it.",
 }
@@ -96,18 +99,31 @@ class HoldFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DispositionFacts:
+    """What somebody decided about one object version, and has not been ended. Without `until` it is an exemption."""
+
+    id: int
+    object_version_id: int
+    until: datetime | None
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What else must be known to judge one version.
 
     `same_key`: every catalogued version and marker of the same bucket and key, gone ones too, itself included.
     `series`: present standalone versions of the same tenant and series, itself included. `derivatives`: present
     derivatives that name its key as their original's. `originals`: present versions of the original that it names.
+    `dispositions`: those in force of it and of its derivatives.
     """
 
     same_key: Sequence[VersionFacts] = ()
     series: Sequence[VersionFacts] = ()
     derivatives: Sequence[VersionFacts] = ()
     originals: Sequence[VersionFacts] = ()
+    dispositions: Sequence[DispositionFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +138,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, with everything that led to it. `governed_by` decides when its retention ends: the latest one does."""
+    """The answer, with everything that led to it. `governed_by` decides when its retention ends: the latest one does.
+
+    `eligible_since` is that end, or the end of an extension beyond it. `dispositions` are those of any of the targets.
+    """
 
     reason: Reason
     eligible_since: datetime | None = None
     governed_by: Governing | None = None
     findings: Sequence[Finding] = ()
     holds: Sequence[HoldFacts] = ()
+    dispositions: Sequence[DispositionFacts] = ()
     targets: Sequence[VersionFacts] = field(default_factory=tuple)
 
     @property
@@ -146,6 +166,9 @@ def judge(
     """Judge one version at `as_of`. Unknown dates, unresolved conflicts and suspended policies all mean: keep."""
     targets = (version, *coupled(version, around))
     covering = tuple(hold for hold in holds if any(hold.covers(target) for target in targets))
+    named = {target.id for target in targets}
+    decided = tuple(each for each in around.dispositions if each.object_version_id in named)
+    extended = max((each.until for each in decided if each.until is not None), default=None)
     findings = tuple(
         find(rule, version, around, as_of)
         for rule in rules
@@ -155,20 +178,30 @@ def judge(
     )
     dated = [finding for finding in findings if finding.eligible_since is not None]
     last = max(dated, key=lambda finding: (finding.eligible_since, -finding.rule.policy_id), default=None)
+    kept = {Reason.HELD} if covering else set[Reason]()
+    if any(each.until is None for each in decided):
+        kept.add(Reason.EXEMPT)
+    if extended is not None and extended > as_of:
+        kept.add(Reason.NOT_YET)
     return Verdict(
-        reason=first_reason(version, around, findings, covering),
-        eligible_since=last.eligible_since if last else None,
+        reason=first_reason(version, around, findings, kept),
+        eligible_since=later(last.eligible_since, extended) if last else None,
         governed_by=last.rule if last else None,
         findings=findings,
         holds=covering,
+        dispositions=decided,
         targets=targets,
     )
 
 
+def later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
 def first_reason(
-    version: VersionFacts, around: Surroundings, findings: Sequence[Finding], covering: Sequence[HoldFacts]
+    version: VersionFacts, around: Surroundings, findings: Sequence[Finding], kept: AbstractSet[Reason]
 ) -> Reason:
-    """The first reason that applies, in the order of `Reason`."""
+    """The first reason that applies, in the order of `Reason`; `kept` are those that no policy gives."""
     if not version.present:
         return Reason.GONE
     if version.is_derivative and not version.is_delete_marker and any(not o.is_delete_marker for o in around.originals):
@@ -177,9 +210,7 @@ def first_reason(
         return Reason.UNSCHEDULED
     if version.is_delete_marker and any(other.present and not other.is_delete_marker for other in around.same_key):
         return Reason.STANDS_BEHIND
-    reasons = {finding.reason for finding in findings}
-    if covering:
-        reasons.add(Reason.HELD)
+    reasons = {finding.reason for finding in findings} | kept
     return next(reason for reason in Reason if reason in reasons)
 
 

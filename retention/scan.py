@@ -235,18 +235,22 @@ def judge_page(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) 
         ]
 
 
-def reasons(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) -> dict[int, Reason]:
-    """What the rules say of these versions, each by itself: without locks, and without what would go along.
+def reasons(
+    ids: Sequence[int], rules: Sequence[Governing], as_of: datetime
+) -> dict[int, tuple[Reason, int | None]]:
+    """What the rules say of these versions, each by itself, and the revision that governs it.
+
+    Without locks, and without what would go along.
 
     Runs inside the caller's transaction.
     """
     judge, parameters = judging(array(ids), "{}", rules, as_of)
-    tail = "SELECT id, reason FROM verdict"
+    tail = "SELECT id, reason, revision_id FROM verdict"
     with connection.cursor() as cursor:
         # As in freezing, the planner takes a thousand versions for a handful.
         cursor.execute("SET LOCAL enable_nestloop = off")
         cursor.execute(judge + tail, parameters)
-        found = {pk: REASONS[reason] for pk, reason in cursor.fetchall()}
+        found = {pk: (REASONS[reason], revision_id) for pk, reason, revision_id in cursor.fetchall()}
         cursor.execute("SET LOCAL enable_nestloop = on")
     return found
 

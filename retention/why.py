@@ -1,14 +1,23 @@
 """Why is this object eligible, or why not: the present facts of any version, judged, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
 from retention import governing, holds
-from retention.eligibility import WORDS, Reason, Surroundings, Verdict, VersionFacts, belongs, judge
-from retention.models import ObjectVersion, Role
+from retention.eligibility import (
+    WORDS,
+    DispositionFacts,
+    Reason,
+    Surroundings,
+    Verdict,
+    VersionFacts,
+    belongs,
+    judge,
+)
+from retention.models import Disposition, ObjectVersion, Role
 
 
 def facts_of(row: ObjectVersion) -> VersionFacts:
@@ -36,20 +45,30 @@ def surroundings_of(row: ObjectVersion) -> Surroundings:
     rows = ObjectVersion.objects
     derivatives = rows.present().filter(role=Role.DERIVATIVE, original_bucket=row.bucket_id, original_key=row.key)
     series = rows.present().filter(tenant=row.tenant_id, series=row.series, standalone=True, is_delete_marker=False)
+    going_along = [facts_of(each) for each in derivatives] if row.role == Role.ORIGINAL else []
     return Surroundings(
         same_key=[facts_of(each) for each in rows.filter(bucket=row.bucket_id, key=row.key)],
         series=[facts_of(each) for each in series] if row.tenant_id else [],
-        derivatives=[facts_of(each) for each in derivatives] if row.role == Role.ORIGINAL else [],
+        derivatives=going_along,
         originals=[
             facts_of(each) for each in rows.present().filter(bucket=row.original_bucket_id, key=row.original_key)
         ]
         if row.role == Role.DERIVATIVE
         else [],
+        dispositions=dispositions_of([row.pk, *(each.id for each in going_along)]),
     )
 
 
+def dispositions_of(ids: Sequence[int]) -> list[DispositionFacts]:
+    """What was decided about these versions and is in force."""
+    rows = Disposition.objects.in_force().filter(object_version__in=ids).select_related("by").order_by("pk")
+    return [
+        DispositionFacts(row.pk, row.object_version_id, row.until, row.by.get_username(), row.reason) for row in rows
+    ]
+
+
 def why(row: ObjectVersion, as_of: datetime | None = None) -> Verdict:
-    """Judge one catalogued version now, or as of another time with today's catalogue, policies and holds."""
+    """Judge one catalogued version now, or as of another time with today's catalogue, policies, holds and decisions."""
     as_of = as_of or clock.now()
     rules = governing.of_tenant(row.tenant, as_of) if row.tenant else []
     holding = holds.in_force(row.tenant_id) if row.tenant_id else []
@@ -82,6 +101,11 @@ def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
         yield f"{finding.rule.label}: {started}{since}. {said}"
     if verdict.governed_by and len(verdict.findings) > 1:
         yield f"The longest retention wins: {verdict.governed_by.label} governs."
+    names = {target.id: f"{target.key} @ {target.version_id}" for target in verdict.targets}
+    for each in verdict.dispositions:
+        kept = f"Kept until {instant(each.until)}" if each.until else "Exempt from destruction until that is ended"
+        about = "" if each.object_version_id == row.pk else f", for {names[each.object_version_id]}"
+        yield f"{kept}{about}: decided by {each.by} (disposition {each.id}). {each.reason}"
     for hold in verdict.holds:
         yield f"Held by matter {hold.matter} (hold {hold.id})."
     if verdict.eligible_since and verdict.reason is Reason.NOT_YET:
@@ -109,6 +133,16 @@ def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, 
                 "eligible_since": instant(finding.eligible_since) if finding.eligible_since else None,
             }
             for finding in verdict.findings
+        ],
+        "dispositions": [
+            {
+                "disposition": each.id,
+                "object_version": each.object_version_id,
+                "until": instant(each.until) if each.until else None,
+                "by": each.by,
+                "reason": each.reason,
+            }
+            for each in verdict.dispositions
         ],
         "holds": [{"hold": hold.id, "matter": hold.matter} for hold in verdict.holds],
         "targets": [{"key": target.key, "version_id": target.version_id} for target in verdict.targets],

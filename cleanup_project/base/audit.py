@@ -1,6 +1,6 @@
 """The audit record: written in the act's own transaction, or not at all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -25,10 +25,36 @@ def record(
     `by` is the person, or None for the system itself. `before` and `after` hold the changed values, JSON-ready.
     Raises RuntimeError outside a transaction, where act and record could part.
     """
+    row = event(action, subject, by, reason, before, after)
+    row.save()
+    return row
+
+
+def record_each(
+    *,
+    action: str,
+    subjects: Iterable[models.Model],
+    by: User | None,
+    reason: str = "",
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Record the same act on each of many subjects; as `record`."""
+    AuditEvent.objects.bulk_create(event(action, subject, by, reason, before, after) for subject in subjects)
+
+
+def event(
+    action: str,
+    subject: models.Model,
+    by: User | None,
+    reason: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> AuditEvent:
     if not connection.in_atomic_block:
         raise RuntimeError(f"audit.record({action!r}) needs the transaction of the act that it records.")
     context = structlog.contextvars.get_contextvars()
-    return AuditEvent.objects.create(
+    return AuditEvent(
         actor=by,
         actor_name=by.get_username() if by else SYSTEM,
         action=action,

@@ -107,7 +107,7 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
 
         about = (
             "The command stays dead and its object stays where it is. A later authorised run that finds the object eligible "
-            "still takes it up: to keep it, place a hold or change the policy."
+            "still takes it up: to keep it, exempt it, place a hold or change the policy."
         )
         return self.decision(request, obj, "close", ReasonForm, act, ("reason",), about)
 

@@ -4,21 +4,22 @@
 -- ([{bucket_id, prefix}]; NULL in a dry run, which looks everywhere), instant text (to_char's form of an instant).
 --
 -- A line is canonical JSON (RFC 8785): members sorted, strings escaped as to_json does, which is what the RFC asks for. It
--- says nothing of the run, so that a dry run and the run after it can be compared line by line.
+-- says nothing of the run, so that a dry run and the run after it can be compared line by line. A member whose value is NULL
+-- is left out: format() makes nothing of it.
 ,
 enforcement AS MATERIALIZED (
     SELECT bucket_id, prefix FROM jsonb_to_recordset(%(enforced)s::jsonb) AS e (bucket_id bigint, prefix text)
 ),
 tally AS (
     SELECT
-        count(*) AS read, count(*) FILTER (WHERE reason = 10) AS held,
-        count(*) FILTER (WHERE reason = 11 AND revision_id = ANY (%(own)s::bigint[])) AS due
+        count(*) AS read, count(*) FILTER (WHERE reason = 11) AS held,
+        count(*) FILTER (WHERE reason = 12 AND revision_id = ANY (%(own)s::bigint[])) AS due
     FROM verdict
 ),
 chosen AS (
     SELECT v.*, row_number() OVER (ORDER BY place) + %(ordinal)s::bigint AS ordinal
     FROM verdict v
-    WHERE reason = 11 AND revision_id = ANY (%(own)s::bigint[]) AND (%(enforced)s::jsonb IS NULL OR (
+    WHERE reason = 12 AND revision_id = ANY (%(own)s::bigint[]) AND (%(enforced)s::jsonb IS NULL OR (
         EXISTS (SELECT FROM enforcement e WHERE e.bucket_id = v.bucket_id AND v.key ^@ e.prefix)
         AND NOT EXISTS (
             SELECT FROM derivative d WHERE d.original_id = v.id AND NOT EXISTS (
@@ -70,12 +71,13 @@ item AS (
         format(
             '{"asset":%%s,"bytes":%%s,"command_key":%%s,"eligible_since":"%%s","policy":"%%s","revision":%%s,'
             '"targets":[{"bucket":%%s,"etag":%%s,"incarnation":"%%s","key":%%s,"object_version":%%s,"role":"%%s","size":%%s,'
-            '"stored_at":"%%s","version_id":%%s}%%s],"tenant":"%%s","why":{"considered":["%%s"],"cutoff":"%%s","holds":0,'
+            '"stored_at":"%%s","version_id":%%s}%%s],"tenant":"%%s","why":{"considered":["%%s"],"cutoff":"%%s"%%s,"holds":0,'
             '"period":"%%s","trigger":"%%s","trigger_at":"%%s"}}',
             to_json(asset), bytes, to_json(command_key), to_char(since AT TIME ZONE 'UTC', %(instant)s), policy, number,
             to_json(bucket), to_json(etag), incarnation, to_json(key), id,
             CASE WHEN is_delete_marker THEN 'delete_marker' ELSE 'original' END, size, stored, to_json(version_id),
-            taken_along, %(tenant)s::text, considered, cutoff, words, trigger,
+            taken_along, %(tenant)s::text, considered, cutoff,
+            ',"extended_until":"' || to_char(extended_until AT TIME ZONE 'UTC', %(instant)s) || '"', words, trigger,
             CASE WHEN trigger_at = stored_at THEN stored ELSE to_char(trigger_at AT TIME ZONE 'UTC', %(instant)s) END
         ) AS line
     FROM keyed
@@ -99,8 +101,8 @@ parked AS (
     -- What a hold keeps out need not be read again until that hold is released.
     UPDATE retention_objectversion v SET parked_by_id = verdict.hold_id
     FROM verdict
-    WHERE v.id = verdict.id AND verdict.reason = 10
-        AND v.id = ANY (ARRAY(SELECT id FROM verdict WHERE reason = 10)) -- said twice: the index is probed, never walked
+    WHERE v.id = verdict.id AND verdict.reason = 11
+        AND v.id = ANY (ARRAY(SELECT id FROM verdict WHERE reason = 11)) -- said twice: the index is probed, never walked
 ),
 summed AS (
     SELECT

@@ -1,4 +1,5 @@
--- Of these runs, those whose instant lies before a change of any policy of the tenant. Parameters: runs bigint[], tenant.
+-- Of these runs, those whose instant lies before a change of any policy of the tenant, or a decision about an object of
+-- it. The end of a decision keeps nothing. Parameters: runs bigint[], tenant.
 SELECT r.id FROM ledger_cleanuprun r
 WHERE r.id = ANY (%(runs)s::bigint[]) AND (
     EXISTS (
@@ -7,5 +8,7 @@ WHERE r.id = ANY (%(runs)s::bigint[]) AND (
         SELECT FROM retention_policyrevision n
         WHERE n.tenant_id = %(tenant)s AND n.published_at IS NOT NULL AND n.effective_from <= now()
             AND greatest(n.published_at, n.effective_from) > r.as_of
+    ) OR EXISTS (
+        SELECT FROM retention_disposition d WHERE d.tenant_id = %(tenant)s AND d.at > r.as_of
     )
 )

@@ -13,6 +13,8 @@ from django.utils.safestring import SafeString
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
 from cleanup_project.base.verbpages import VerbPages
+from retention.admin import dispositions
+from retention.admin.dispositions import DispositionPages
 from retention.models import Bucket, CatalogueSync, KeyRule, ObjectVersion, Tenant
 from retention.rules import KeyFacts
 from retention.rules_trial import try_rule
@@ -123,7 +125,7 @@ class BucketFilter(admin.SimpleListFilter):
 
 
 @admin.register(ObjectVersion)
-class ObjectVersionAdmin(ReadOnlyAdmin[ObjectVersion]):
+class ObjectVersionAdmin(DispositionPages, ReadOnlyAdmin[ObjectVersion]):
     list_display = ("key", "version_id", "bucket", "size", "stored_at", "tenant", "retention_class", "role", "state")
     list_filter = (BucketFilter,)
     list_select_related = ("bucket", "tenant")
@@ -132,7 +134,7 @@ class ObjectVersionAdmin(ReadOnlyAdmin[ObjectVersion]):
     search_help_text = "A whole key, exactly, blanks included: finds every version under it, in any bucket."
     empty_words = {"retention_class": "unclassified", "tenant": "unscheduled"}
     fieldsets = (
-        (None, {"fields": ("key", "version_id", "bucket", "state", "explanation")}),
+        (None, {"fields": ("key", "version_id", "bucket", "state", "explanation", "decisions")}),
         (
             "As stored",
             {"fields": ("size", "etag", "stored_at", "storage_class", "is_latest", "is_delete_marker", "incarnation")},
@@ -174,6 +176,10 @@ class ObjectVersionAdmin(ReadOnlyAdmin[ObjectVersion]):
     def explanation(self, obj: ObjectVersion) -> SafeString:
         """Judged now, against the policies and holds in force."""
         return display.bullets(display.visible(sentence) for sentence in explain(obj, why(obj)))
+
+    @admin.display(description="decided about it")
+    def decisions(self, obj: ObjectVersion) -> SafeString | str:
+        return dispositions.table(obj)
 
 
 @admin.register(CatalogueSync)

@@ -254,6 +254,29 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('bucket', 'position'), name='key_rule_position')],
             },
         ),
+        migrations.CreateModel(
+            name='Disposition',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('exempt', 'exempt from destruction'), ('extend', 'kept longer'), ('reclassify', 'put into another class')], max_length=10)),
+                ('until', models.DateTimeField(blank=True, help_text='Extended: not eligible before.', null=True)),
+                ('former_class', models.CharField(blank=True, help_text='Reclassified: from this class.', max_length=200)),
+                ('new_class', models.CharField(blank=True, help_text='Reclassified: to this class.', max_length=200)),
+                ('reason', models.TextField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('end_reason', models.TextField(blank=True)),
+                ('by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('ended_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('object_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='dispositions', to='retention.objectversion')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'ordering': ['-id'],
+                'indexes': [models.Index(fields=['tenant', 'at'], name='dispositions_since'), models.Index(condition=models.Q(('ended_at', None), models.Q(('kind', 'reclassify'), _negated=True)), fields=['-id'], name='dispositions_in_force'), models.Index(fields=['kind', '-id'], name='dispositions_by_kind')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('former_class', ''), ('kind', 'exempt'), ('new_class', ''), ('until', None)), models.Q(('former_class', ''), ('kind', 'extend'), ('new_class', ''), ('until__isnull', False)), models.Q(('ended_at', None), ('kind', 'reclassify'), ('until', None), models.Q(('former_class', models.F('new_class')), _negated=True)), _connector='OR'), name='disposition_of_its_kind'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='disposition_explained'), models.CheckConstraint(condition=models.Q(models.Q(('end_reason', ''), ('ended_at', None), ('ended_by', None)), models.Q(('ended_at__isnull', False), ('ended_by__isnull', False), models.Q(('end_reason', ''), _negated=True)), _connector='OR'), name='disposition_ended_whole'), models.UniqueConstraint(condition=models.Q(('ended_at', None), ('kind', 'exempt')), fields=('object_version',), name='disposition_exempt_once')],
+            },
+        ),
         migrations.AddIndex(
             model_name='legalhold',
             index=models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='holds_in_force'),
@@ -353,5 +376,6 @@ class Migration(migrations.Migration):
         sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
         sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
         sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold() CASCADE"),
+        sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),
         sqlfiles.append_only("retention_holdprefix"),
     ]

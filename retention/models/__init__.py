@@ -7,6 +7,7 @@ from retention.models.catalogue import (
     Tenant,
 )
 from retention.models.control import Control
+from retention.models.disposition import Disposition
 from retention.models.hold import HoldPrefix, LegalHold
 from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
 from retention.models.scope import ANY_CLASS, Scoped
@@ -16,6 +17,7 @@ __all__ = [
     "Bucket",
     "CatalogueSync",
     "Control",
+    "Disposition",
     "Enforcement",
     "HoldPrefix",
     "KeyRule",

@@ -60,7 +60,7 @@ finding AS (
                     LIMIT t.keep_newest
                 ) newer
             ) THEN 9
-            ELSE 11
+            ELSE 12
         END AS reason
     FROM timed t
 ),
@@ -102,10 +102,25 @@ covered AS (
         AND (h.stored_to IS NULL OR t.stored_at < h.stored_to)
     GROUP BY t.original_id
 ),
+decided AS (
+    -- Like a hold, an exemption or extension keeps all that would go together.
+    SELECT t.original_id, bool_or(d.kind = 'exempt') AS exempt, max(d.until) AS until
+    FROM (
+        SELECT id AS original_id, id FROM subject
+        UNION ALL
+        SELECT original_id, id FROM derivative
+    ) t
+    JOIN retention_disposition d ON d.object_version_id = t.id
+    WHERE d.object_version_id = ANY (%(ids)s::bigint[] || %(derivatives)s::bigint[]) -- so that the index is probed
+        AND d.ended_at IS NULL AND d.kind <> 'reclassify'
+    GROUP BY t.original_id
+),
 verdict AS MATERIALIZED (
     SELECT
         s.id, s.place, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size, s.stored_at, s.asset,
-        s.is_delete_marker, ruled.revision_id, ruled.trigger_at, ruled.since, ruled.considered, covered.hold_id,
+        s.is_delete_marker, ruled.revision_id, ruled.trigger_at, ruled.considered, covered.hold_id,
+        CASE WHEN ruled.since IS NOT NULL THEN greatest(ruled.since, decided.until) END AS since,
+        CASE WHEN decided.until > ruled.since THEN decided.until END AS extended_until,
         CASE
             WHEN s.gone_at IS NOT NULL THEN 0
             WHEN s.role = 'derivative' AND NOT s.is_delete_marker AND EXISTS (
@@ -118,11 +133,15 @@ verdict AS MATERIALIZED (
                 SELECT FROM retention_objectversion v
                 WHERE v.bucket_id = s.bucket_id AND v.key = s.key AND v.gone_at IS NULL AND NOT v.is_delete_marker
             ) THEN 3
+            WHEN ruled.reason < 8 THEN ruled.reason
+            WHEN decided.until > %(as_of)s::timestamptz THEN 8
             WHEN ruled.reason < 10 THEN ruled.reason
-            WHEN covered.hold_id IS NOT NULL THEN 10
-            ELSE 11
+            WHEN decided.exempt THEN 10
+            WHEN covered.hold_id IS NOT NULL THEN 11
+            ELSE 12
         END AS reason
     FROM subject s
     LEFT JOIN ruled ON ruled.id = s.id
     LEFT JOIN covered ON covered.original_id = s.id
+    LEFT JOIN decided ON decided.original_id = s.id
 )

@@ -30,6 +30,7 @@ from ledger.models import (
     TenantSalt,
     Turn,
 )
+from retention import dispositions
 from retention.models import CatalogueSync, Control, KeyRule
 from tests import world
 from tests.ledger.acting import build
@@ -68,6 +69,7 @@ def everything(db: None) -> None:
     acting.drain()
     delivery = Delivery.objects.get()
     DeliveryAttempt.objects.create(delivery=delivery, endpoint=endpoint, number=1, token=1, url=endpoint.url)
+    dispositions.exempt([world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R")
     inflight.placed(world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"]).pk)
 
 

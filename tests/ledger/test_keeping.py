@@ -8,8 +8,8 @@ import pytest
 from cleanup_project.base import clock
 from ledger.models import Attempt, Request
 from ledger.states import CommandState
-from retention import policies
-from retention.models import PolicyRevision
+from retention import dispositions, policies
+from retention.models import Disposition, PolicyRevision
 from tests.ledger.acting import Acting, build
 from tests.world import published
 
@@ -74,6 +74,83 @@ def test_its_own_policy_lets_it_wait_while_suspended() -> None:
     world.drain()
     assert world.command("a").state == CommandState.READY
     assert world.there(world.versions["a"][0])
+
+
+def test_what_was_exempted_after_the_freeze_is_kept() -> None:
+    world = build()
+    row = world.put("a")
+    world.put("b")
+    world.run()
+    dispositions.exempt([row.pk], by=world.people["manager"], reason="Jubilee")
+    world.drain()
+    assert_kept(world, "Somebody exempted it, or something that would go with it, from destruction.")
+    assert world.command("b").state == CommandState.DELETED
+
+
+def test_an_exempted_derivative_keeps_its_original_even_where_they_seem_to_be_strangers_now() -> None:
+    world = build()
+    world.put("a")
+    thumb = world.put("thumb", original_key="a", asset="a")
+    world.run()
+    dispositions.exempt([thumb.pk], by=world.people["manager"], reason="Jubilee")
+    type(thumb).objects.filter(pk=thumb.pk).update(original_version_id="another")
+    world.drain()
+    assert_kept(world, "Somebody exempted it, or something that would go with it, from destruction.")
+    assert world.there(thumb)
+
+
+def test_an_extended_derivative_keeps_its_original_until_then() -> None:
+    world = build()
+    world.put("a")
+    thumb = world.put("thumb", original_key="a", asset="a")
+    world.run()
+    until = clock.now() + timedelta(days=1)
+    dispositions.extend([thumb.pk], until=until, by=world.people["manager"], reason="Audit")
+    world.drain()
+    assert_kept(world, "Its retention has not ended yet.")
+
+
+def test_an_exemption_that_ended_lets_a_later_run_take_the_object_up() -> None:
+    world = build()
+    row = world.put("a")
+    world.run()
+    dispositions.exempt([row.pk], by=world.people["manager"], reason="Jubilee")
+    world.drain()
+    world.settled()
+    assert world.run().item_count == 0
+    (made,) = Disposition.objects.all()
+    dispositions.end(disposition=made, by=world.people["manager2"], reason="It is over")
+    assert world.run().item_count == 1
+    world.drain()
+    assert world.command("a").state == CommandState.DELETED
+
+
+def test_what_another_policy_governs_now_is_left_to_that_one() -> None:
+    """An object that was put into another class is destroyed on that class's authority, if at all."""
+    world = build(retention_classes=["video"])
+    row = world.put("a", retention_class="video")
+    another_policy(world, retention_classes=["audio"])
+    world.run()
+    dispositions.reclassify([row.pk], retention_class="audio", by=world.people["manager"], reason="No picture in it")
+    world.drain()
+    assert_kept(world, "Another policy governs it now: a run of that one decides about it.")
+
+
+def test_one_that_is_exempted_between_claim_and_send_is_kept() -> None:
+    world = build()
+    row = world.put("a", asset="a")
+    type(row).objects.update(listed_at=None)  # so that it is looked at between the claim and the deletion
+    world.run()
+
+    def exempt_at_the_look(operation: str, *_: Any) -> None:
+        if operation == "inspect":
+            world.store.before_call = None
+            dispositions.exempt([row.pk], by=world.people["manager"], reason="Jubilee")
+
+    world.store.before_call = exempt_at_the_look
+    world.drain()
+    assert_kept(world, "Somebody exempted it, or something that would go with it, from destruction.")
+    assert not any(operation == "delete_versions" for operation, _ in world.store.calls)
 
 
 def test_one_that_is_published_between_claim_and_send_still_keeps_it() -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from cleanup_project.base.models import User
 from retention import governing, holds, scan
-from retention.eligibility import Reason, Surroundings, Verdict, VersionFacts, judge
+from retention.eligibility import DispositionFacts, Reason, Surroundings, Verdict, VersionFacts, judge
 from retention.models import (
     Bucket,
+    Disposition,
     HoldPrefix,
     LegalHold,
     ObjectVersion,
@@ -24,7 +25,7 @@ from retention.models import (
     Tenant,
 )
 from retention.prefixes import minimal
-from retention.why import facts_of
+from retention.why import dispositions_of, facts_of
 
 DAYS = [
     datetime(2023, 1, 30, 23, 59, 59, 999999, tzinfo=UTC),
@@ -65,6 +66,7 @@ class World:
     versions: list[dict[str, Any]]
     policies: list[tuple[bool, list[dict[str, Any]]]]
     holds: list[dict[str, Any]]
+    dispositions: list[dict[str, Any]]
     as_of: datetime
 
 
@@ -109,6 +111,14 @@ hold_scopes = st.fixed_dictionaries(
         "released": st.sampled_from([False, False, True]),
     }
 )
+decisions = st.fixed_dictionaries(
+    {
+        "about": st.integers(0, 7),
+        "kind": st.sampled_from(["exempt", "extend", "extend", "reclassify"]),
+        "until": moments | evaluation_times,
+        "ended": st.sampled_from([False, False, False, True]),
+    }
+)
 worlds = st.builds(
     World,
     versions=st.lists(versions, min_size=8, max_size=40),
@@ -118,6 +128,7 @@ worlds = st.builds(
         max_size=3,
     ),
     holds=st.lists(hold_scopes, max_size=3),
+    dispositions=st.lists(decisions, max_size=4, unique_by=lambda one: (one["about"], one["kind"], one["ended"])),
     as_of=evaluation_times,
 )
 
@@ -128,6 +139,7 @@ class Built:
     rows: list[ObjectVersion]
     policies: list[RetentionPolicy]
     facts: list[VersionFacts] = field(default_factory=list)
+    dispositions: list[DispositionFacts] = field(default_factory=list)
 
     def around(self, one: VersionFacts) -> Surroundings:
         """The surroundings, by their definition and nothing cleverer."""
@@ -148,6 +160,7 @@ class Built:
                 for e in present
                 if one.is_derivative and (e.bucket_id, e.key) == (one.original_bucket_id, one.original_key)
             ],
+            dispositions=self.dispositions,
         )
 
 
@@ -169,8 +182,11 @@ def build(world: World, author: User, publisher: User) -> Built:
     ]
     for one in world.holds:
         hold_row(one, tenants[0], buckets, author)
+    for one in world.dispositions:
+        disposition_row(one, rows[one["about"]], tenants[0], author)
     built = Built(tenants, rows, made)
     built.facts = [facts_of(row) for row in rows]
+    built.dispositions = dispositions_of([row.pk for row in rows])
     return built
 
 
@@ -251,6 +267,20 @@ def hold_row(one: dict[str, Any], tenant: Tenant, buckets: list[Bucket], by: Use
     for bucket in chosen:
         for prefix in minimal(one["prefixes"]):
             HoldPrefix.objects.create(hold=hold, bucket=bucket, prefix=prefix)
+
+
+def disposition_row(one: dict[str, Any], row: ObjectVersion, tenant: Tenant, by: User) -> None:
+    ended = {"ended_at": BEFORE, "ended_by": by, "end_reason": "Over"}
+    Disposition.objects.create(
+        object_version=row,
+        tenant=tenant,
+        kind=one["kind"],
+        until=one["until"] if one["kind"] == "extend" else None,
+        new_class="other" if one["kind"] == "reclassify" else "",
+        reason="R",
+        by=by,
+        **ended if one["ended"] and one["kind"] != "reclassify" else {},
+    )
 
 
 def compare(judged: scan.Judged, verdict: Verdict) -> None:

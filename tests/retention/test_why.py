@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -10,14 +10,17 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
-from retention import holds, policies
+from retention import dispositions, holds, policies
 from retention.eligibility import Reason
-from retention.models import Bucket, Tenant
+from retention.models import Bucket, Disposition, Tenant
 from retention.why import explain, why
 from tests.world import published, version
 
 pytestmark = pytest.mark.django_db
+
+UNTIL = datetime(2999, 1, 1, tzinfo=UTC)
 
 
 def asked(*arguments: str) -> list[dict[str, Any]]:
@@ -55,6 +58,8 @@ def test_every_reason_has_its_sentence(
     expected = {
         "due/1": Reason.ELIGIBLE,
         "due/held": Reason.HELD,
+        "due/exempt": Reason.EXEMPT,
+        "due/longer": Reason.NOT_YET,
         "due/t": Reason.TRAVELS,
         "later/1": Reason.NOT_YET,
         "forever/1": Reason.PERMANENT,
@@ -73,6 +78,10 @@ def test_every_reason_has_its_sentence(
     }
     for key, reason in expected.items():
         row = version(bucket, tenant, key, **special.get(key, {}))
+        if reason is Reason.EXEMPT:
+            dispositions.exempt([row.pk], by=manager, reason="Jubilee exhibition")
+        if key == "due/longer":
+            dispositions.extend([row.pk], until=UNTIL, by=manager, reason="Litigation is likely")
         verdict = why(row)
         assert verdict.reason is reason, key
         assert next(iter(explain(row, verdict)))
@@ -104,6 +113,30 @@ def test_the_longest_retention_wins_and_is_said(
     published(tenant, bucket, author=manager, publisher=second_manager, code="long", period_number=60)
     row = version(bucket, tenant, "o/1")
     assert "The longest retention wins: long/1 governs." in list(explain(row, why(row)))
+
+
+def test_what_was_decided_is_said_with_its_reason(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    published(tenant, bucket, author=manager, publisher=second_manager)
+    row = version(bucket, tenant, "o/1")
+    thumb = version(bucket, tenant, "t/1", original_key="o/1", stored_at=row.stored_at + timedelta(seconds=9))
+    dispositions.extend([row.pk], until=UNTIL, by=manager, reason="Litigation is likely")
+    dispositions.exempt([thumb.pk], by=manager, reason="On the front page")
+    longer, exempt = Disposition.objects.order_by("pk")
+    said = list(explain(row, why(row)))
+    assert said[0] == "Its retention has not ended yet."
+    assert (
+        f"Kept until {instant(UNTIL)}: decided by manager (disposition {longer.pk}). Litigation is likely" in said
+    )
+    assert (
+        f"Exempt from destruction until that is ended, for t/1 @ {thumb.version_id}: decided by manager "
+        f"(disposition {exempt.pk}). On the front page"
+    ) in said
+    (told,) = asked("o/1")
+    assert told["eligible_since"] == instant(UNTIL)
+    assert [each["reason"] for each in told["dispositions"]] == ["Litigation is likely", "On the front page"]
+    assert why(row, UNTIL).reason is Reason.EXEMPT
 
 
 def test_an_unknown_object_or_bucket_is_said(bucket: Bucket) -> None:
