@@ -114,7 +114,9 @@ def locked(ids: Sequence[int]) -> list[ObjectVersion]:
     rows = list(ObjectVersion.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
     strange = next((row for row in rows if row.tenant_id not in tenants), None)
     if strange is not None:
-        raise RetentionError(f"{strange} belongs to no tenant. So nothing ever destroys it, and there is no decision to take.")
+        raise RetentionError(
+            f"{strange} belongs to no tenant. So nothing ever destroys it, and there is no decision to take."
+        )
     return rows
 
 
@@ -148,7 +150,7 @@ def refuse_escapes(rows: Iterable[ObjectVersion], retention_class: str) -> None:
         for hold in holding[row.tenant_id]:
             if hold.covers(before) and not hold.covers(after):
                 raise RetentionError(
-                    f"The legal hold {hold.matter} covers {row}, and would not in its new class: that hold must be released first."
+                    f"The legal hold {hold.matter} covers {row} and would not in its new class. Have it released first."
                 )
 
 

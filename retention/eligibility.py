@@ -99,6 +99,32 @@ class HoldFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class EventFacts:
+    """A retention event: what happened when, to what, and from when until when that is known."""
+
+    id: int
+    event_type: str
+    tenant_id: int
+    bucket_ids: tuple[int, ...]
+    prefixes: tuple[str, ...]
+    retention_classes: tuple[str, ...]
+    occurred_at: datetime
+    posted_at: datetime
+    withdrawn_at: datetime | None = None
+
+    def known(self, as_of: datetime) -> bool:
+        return self.posted_at <= as_of and (self.withdrawn_at is None or self.withdrawn_at > as_of)
+
+    def covers(self, version: VersionFacts) -> bool:
+        return (
+            version.tenant_id == self.tenant_id
+            and version.bucket_id in self.bucket_ids
+            and (ANY_CLASS in self.retention_classes or version.retention_class in self.retention_classes)
+            and version.key.startswith(self.prefixes)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DispositionFacts:
     """What somebody decided about one object version, and has not been ended. Without `until` it is an exemption."""
 
@@ -116,7 +142,7 @@ class Surroundings:
     `same_key`: every catalogued version and marker of the same bucket and key, gone ones too, itself included.
     `series`: present standalone versions of the same tenant and series, itself included. `derivatives`: present
     derivatives that name its key as their original's. `originals`: present versions of the original that it names.
-    `dispositions`: those in force of it and of its derivatives.
+    `dispositions`: those in force of it and of its derivatives. `events`: every one of the tenant that a policy waits for.
     """
 
     same_key: Sequence[VersionFacts] = ()
@@ -124,16 +150,18 @@ class Surroundings:
     derivatives: Sequence[VersionFacts] = ()
     originals: Sequence[VersionFacts] = ()
     dispositions: Sequence[DispositionFacts] = ()
+    events: Sequence[EventFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one revision in force says about the version."""
+    """What one revision in force says about the version. `event` is what has started its clock, where it waits for one."""
 
     rule: Governing
     trigger_at: datetime | None
     eligible_since: datetime | None
     reason: Reason
+    event: EventFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,31 +244,52 @@ def first_reason(
 
 def find(rule: Governing, version: VersionFacts, around: Surroundings, as_of: datetime) -> Finding:
     """What one revision that covers the version says about it."""
-    trigger_at = version.trigger(rule.trigger)
+    event = latest_event(rule, version, around.events, as_of)
+    trigger_at = trigger_of(rule, version, around.events, as_of)
     if rule.retain_permanently:
-        return Finding(rule, trigger_at, None, Reason.PERMANENT)
+        return Finding(rule, trigger_at, None, Reason.PERMANENT, event)
     if rule.suspended:
-        return Finding(rule, trigger_at, None, Reason.SUSPENDED)
-    if rule.trigger == "event":
-        return Finding(rule, None, None, Reason.AWAITING_EVENT)
+        return Finding(rule, trigger_at, None, Reason.SUSPENDED, event)
     if trigger_at is None:
-        return Finding(rule, None, None, Reason.UNKNOWN_DATE)
+        return Finding(rule, None, None, Reason.AWAITING_EVENT if rule.waits else Reason.UNKNOWN_DATE)
     since = due_at(trigger_at, number=rule.period_number, unit=rule.period_unit, cutoff=rule.cutoff)
     if since > as_of:
-        return Finding(rule, trigger_at, since, Reason.NOT_YET)
-    if not version.is_delete_marker and newer_generations(rule, version, around) < rule.keep_newest:
-        return Finding(rule, trigger_at, since, Reason.KEPT_NEWEST)
-    return Finding(rule, trigger_at, since, Reason.ELIGIBLE)
+        return Finding(rule, trigger_at, since, Reason.NOT_YET, event)
+    if not version.is_delete_marker and newer_generations(rule, version, around, as_of) < rule.keep_newest:
+        return Finding(rule, trigger_at, since, Reason.KEPT_NEWEST, event)
+    return Finding(rule, trigger_at, since, Reason.ELIGIBLE, event)
 
 
-def newer_generations(rule: Governing, version: VersionFacts, around: Surroundings) -> int:
+def trigger_of(
+    rule: Governing, version: VersionFacts, events: Sequence[EventFacts], as_of: datetime
+) -> datetime | None:
+    """The date that starts the version's clock under this rule; None while it is not known."""
+    if not rule.waits:
+        return version.trigger(rule.trigger)
+    event = latest_event(rule, version, events, as_of)
+    return event.occurred_at if event else None
+
+
+def latest_event(
+    rule: Governing, version: VersionFacts, events: Sequence[EventFacts], as_of: datetime
+) -> EventFacts | None:
+    """Of the events that the rule waits for and that cover the version, the latest: the longest retention wins."""
+    met = (
+        each
+        for each in events
+        if rule.waits and each.event_type == rule.event_type and each.known(as_of) and each.covers(version)
+    )
+    return max(met, key=lambda each: (each.occurred_at, -each.id), default=None)
+
+
+def newer_generations(rule: Governing, version: VersionFacts, around: Surroundings, as_of: datetime) -> int:
     """How many generations of the series, in the rule's scope, have a later trigger; an unknown date counts for none."""
-    own = version.trigger(rule.trigger)
+    own = trigger_of(rule, version, around.events, as_of)
     return sum(
         1
         for other in around.series
         if rule.in_scope(other.tenant_id, other.bucket_id, other.key, other.retention_class)
-        and (theirs := other.trigger(rule.trigger)) is not None
+        and (theirs := trigger_of(rule, other, around.events, as_of)) is not None
         and own is not None
         and theirs > own
     )

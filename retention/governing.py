@@ -23,6 +23,7 @@ class Governing:
     prefixes: tuple[str, ...]
     retention_classes: tuple[str, ...]
     trigger: str
+    event_type: str
     period_number: int
     period_unit: str
     cutoff: str
@@ -32,6 +33,11 @@ class Governing:
     suspended: bool
     stored_from: datetime | None = None
     stored_to: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a retention event starts its clock."""
+        return self.trigger == PolicyRevision.Trigger.EVENT
 
     @property
     def label(self) -> str:
@@ -114,6 +120,7 @@ def governing(revision: PolicyRevision, *, stored_from: datetime | None, stored_
         prefixes=tuple(revision.prefixes),
         retention_classes=tuple(revision.retention_classes),
         trigger=revision.trigger,
+        event_type=revision.event_type,
         period_number=revision.period_number,
         period_unit=revision.period_unit,
         cutoff=revision.cutoff,
@@ -140,6 +147,7 @@ def as_json(rules: Sequence[Governing]) -> list[dict[str, Any]]:
             "prefixes": list(rule.prefixes),
             "retention_classes": list(rule.retention_classes),
             "trigger": rule.trigger,
+            "event_type": rule.event_type,
             "period": rule.period,
             "words": rule.period,
             "cutoff": rule.cutoff,

@@ -12,6 +12,14 @@ def minimal(prefixes: Iterable[str]) -> list[str]:
     return kept
 
 
+def narrowed(some: Iterable[str], others: Iterable[str]) -> list[str]:
+    """The prefixes of what both cover, without overlaps."""
+    others = list(others)
+    return minimal(
+        max(one, other, key=len) for one in some for other in others if one.startswith(other) or other.startswith(one)
+    )
+
+
 def successor(prefix: str) -> str | None:
     """The least string, in UTF-8 byte order, above every string that begins with the prefix; None for the empty prefix.
 

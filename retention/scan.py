@@ -18,15 +18,19 @@ from retention import governing
 from retention.duedate import latest_trigger
 from retention.eligibility import Reason
 from retention.governing import Governing
+from retention.models import RetentionEvent
 from retention.models.scope import ANY_CLASS
-from retention.prefixes import minimal, successor
+from retention.prefixes import minimal, narrowed, successor
 
 REASONS = list(Reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stretch of a scan. `by_key` reads in key order, else in the order of the date that starts the clock."""
+    """One stretch of a scan. `by_key` reads in key order, else in the order of the date that starts the clock.
+
+    Where an event starts it, the class may be any (`*`), and the date is that of storing.
+    """
 
     revision_id: int
     bucket_id: int
@@ -69,7 +73,10 @@ def plan(rules: Sequence[Governing], as_of: datetime) -> list[Stream]:
     """The streams that together cover everything that these revisions of one policy can make eligible."""
     streams = []
     for rule in rules:
-        if rule.retain_permanently or rule.suspended or rule.trigger == "event":
+        if rule.retain_permanently or rule.suspended:
+            continue
+        if rule.waits:
+            streams += started_streams(rule, as_of)
             continue
         for bucket_id in sorted(set(rule.bucket_ids)):
             for retention_class in classes_of(rule, bucket_id):
@@ -78,6 +85,31 @@ def plan(rules: Sequence[Governing], as_of: datetime) -> list[Stream]:
                         stream = Stream(rule.revision_id, bucket_id, retention_class, prefix, markers, by_key=False)
                         by_key = bool(prefix) and key_order_is_cheaper(stream, rule, as_of)
                         streams.append(replace(stream, by_key=by_key))
+    return streams
+
+
+def started_streams(rule: Governing, as_of: datetime) -> list[Stream]:
+    """The streams of a rule that waits for events: what lies under the prefixes of events that may be due by now.
+
+    Read by key, whatever the class, so that the cost follows what the events cover; a whole bucket by class, since its keys
+    are those of every tenant, and of what is gone.
+    """
+    bound = latest_trigger(as_of, number=rule.period_number, unit=rule.period_unit, cutoff=rule.cutoff)
+    events = RetentionEvent.objects.known(as_of).filter(
+        tenant=rule.tenant_id, event_type=rule.event_type, occurred_at__lte=bound
+    )
+    covered: dict[int, list[str]] = {bucket_id: [] for bucket_id in sorted(set(rule.bucket_ids))}
+    for bucket_ids, prefixes in events.values_list("bucket_ids", "prefixes"):
+        for bucket_id in covered.keys() & set(bucket_ids):
+            covered[bucket_id] += narrowed(rule.prefixes, prefixes)
+    streams = list[Stream]()
+    for bucket_id, prefixes in covered.items():
+        for prefix in minimal(prefixes):
+            for retention_class in (ANY_CLASS,) if prefix else classes_of(rule, bucket_id):
+                for markers in (False, True) if rule.remove_expired_markers else (False,):
+                    streams.append(
+                        Stream(rule.revision_id, bucket_id, retention_class, prefix, markers, by_key=bool(prefix))
+                    )
     return streams
 
 
@@ -118,12 +150,13 @@ def present(markers: bool) -> LiteralString:
 
 def conditions(stream: Stream, rule: Governing, as_of: datetime) -> tuple[str, dict[str, Any]]:
     """What every candidate of the stream fulfils, whatever the order of reading."""
-    column = rule.trigger
     bound = latest_trigger(as_of, number=rule.period_number, unit=rule.period_unit, cutoff=rule.cutoff)
     where = f"""{present(stream.markers)}
-        AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s AND retention_class = %(class)s
-        AND first_observed_at <= %(as_of)s
-        AND {column} <= %(bound)s"""
+        AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s AND first_observed_at <= %(as_of)s"""
+    if not (rule.waits and stream.by_key):
+        where += " AND retention_class = %(class)s"
+    if not rule.waits:
+        where += f" AND {rule.trigger} <= %(bound)s"
     if rule.stored_from is not None:
         where += " AND stored_at >= %(stored_from)s"
     if rule.stored_to is not None:
@@ -168,7 +201,7 @@ def page_query(
 ) -> tuple[str, dict[str, Any]]:
     """The query of one page: at most `limit` candidates of the stream, after a position."""
     where, parameters = conditions(stream, rule, as_of)
-    date = "stored_at" if stream.markers else rule.trigger
+    date = "stored_at" if stream.markers or rule.waits else rule.trigger
     columns = ["key", "version_id", "incarnation"] if stream.by_key else [date, "id"]
     if stream.prefix:
         where += f" AND {key_range(stream)}"
@@ -235,9 +268,7 @@ def judge_page(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) 
         ]
 
 
-def reasons(
-    ids: Sequence[int], rules: Sequence[Governing], as_of: datetime
-) -> dict[int, tuple[Reason, int | None]]:
+def reasons(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) -> dict[int, tuple[Reason, int | None]]:
     """What the rules say of these versions, each by itself, and the revision that governs it.
 
     Without locks, and without what would go along.

@@ -10,6 +10,7 @@ from retention import governing, holds
 from retention.eligibility import (
     WORDS,
     DispositionFacts,
+    EventFacts,
     Reason,
     Surroundings,
     Verdict,
@@ -17,7 +18,7 @@ from retention.eligibility import (
     belongs,
     judge,
 )
-from retention.models import Disposition, ObjectVersion, Role
+from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, Role
 
 
 def facts_of(row: ObjectVersion) -> VersionFacts:
@@ -55,8 +56,29 @@ def surroundings_of(row: ObjectVersion) -> Surroundings:
         ]
         if row.role == Role.DERIVATIVE
         else [],
+        events=events_of(row.tenant_id) if row.tenant_id else [],
         dispositions=dispositions_of([row.pk, *(each.id for each in going_along)]),
     )
+
+
+def events_of(tenant_id: int) -> list[EventFacts]:
+    """The tenant's retention events that any of its policies waits for, withdrawn ones too."""
+    awaited = PolicyRevision.objects.filter(tenant=tenant_id, published_at__isnull=False).exclude(event_type="")
+    rows = RetentionEvent.objects.filter(tenant=tenant_id, event_type__in=awaited.values("event_type"))
+    return [
+        EventFacts(
+            id=row.pk,
+            event_type=row.event_type,
+            tenant_id=row.tenant_id,
+            bucket_ids=tuple(row.bucket_ids),
+            prefixes=tuple(row.prefixes),
+            retention_classes=tuple(row.retention_classes),
+            occurred_at=row.occurred_at,
+            posted_at=row.posted_at,
+            withdrawn_at=row.withdrawn_at,
+        )
+        for row in rows.order_by("pk")
+    ]
 
 
 def dispositions_of(ids: Sequence[int]) -> list[DispositionFacts]:
@@ -97,6 +119,10 @@ def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
     for finding in verdict.findings:
         since = f", ends {instant(finding.eligible_since)}" if finding.eligible_since else ""
         started = f"clock started {instant(finding.trigger_at)}" if finding.trigger_at else "clock not started"
+        if finding.event:
+            started += f" by the event {finding.event.event_type} {finding.event.id}"
+        elif finding.rule.waits:
+            started += f" (it waits for the event {finding.rule.event_type})"
         said = "Its retention has ended." if finding.reason is Reason.ELIGIBLE else WORDS[finding.reason]
         yield f"{finding.rule.label}: {started}{since}. {said}"
     if verdict.governed_by and len(verdict.findings) > 1:
@@ -129,6 +155,8 @@ def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, 
                 "revision": finding.rule.label,
                 "reason": finding.reason.value,
                 "trigger": finding.rule.trigger,
+                "event_type": finding.rule.event_type,
+                "event": finding.event.id if finding.event else None,
                 "trigger_at": instant(finding.trigger_at) if finding.trigger_at else None,
                 "eligible_since": instant(finding.eligible_since) if finding.eligible_since else None,
             }

@@ -7,9 +7,18 @@ from typing import Any
 from cleanup_project.base.models import User
 from ledger import manifest, runs
 from ledger.models import CleanupRun
-from retention import holds, policies
+from retention import events, holds, policies
 from retention.eligibility import HoldFacts, VersionFacts
-from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy, Role, Tenant
+from retention.models import (
+    Bucket,
+    LegalHold,
+    ObjectVersion,
+    PolicyRevision,
+    RetentionEvent,
+    RetentionPolicy,
+    Role,
+    Tenant,
+)
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _serial = count(1)
@@ -80,6 +89,17 @@ def hold(tenant: Tenant, bucket: Bucket, prefix: str, *, by: User, **fields: Any
     return holds.place(tenant=tenant, buckets=[bucket], prefixes=[prefix], by=by, **(defaults | fields))
 
 
+def event(tenant: Tenant, bucket: Bucket, prefix: str, *, by: User, **fields: Any) -> RetentionEvent:
+    """A retention event that covers one prefix."""
+    defaults: dict[str, Any] = {
+        "event_type": "contract-ended",
+        "occurred_at": EPOCH,
+        "reason": "The contract has ended",
+        "retention_classes": ["*"],
+    }
+    return events.post(tenant=tenant, buckets=[bucket], prefixes=[prefix], by=by, **(defaults | fields))
+
+
 def facts(row: ObjectVersion) -> VersionFacts:
     from retention.why import facts_of
 
@@ -90,4 +110,4 @@ def days_ago(days: float, now: datetime) -> datetime:
     return now - timedelta(days=days)
 
 
-__all__ = ["EPOCH", "HoldFacts", "days_ago", "facts", "hold", "published", "sealed_run", "version"]
+__all__ = ["EPOCH", "HoldFacts", "days_ago", "event", "facts", "hold", "published", "sealed_run", "version"]

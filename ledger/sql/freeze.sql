@@ -71,12 +71,12 @@ item AS (
         format(
             '{"asset":%%s,"bytes":%%s,"command_key":%%s,"eligible_since":"%%s","policy":"%%s","revision":%%s,'
             '"targets":[{"bucket":%%s,"etag":%%s,"incarnation":"%%s","key":%%s,"object_version":%%s,"role":"%%s","size":%%s,'
-            '"stored_at":"%%s","version_id":%%s}%%s],"tenant":"%%s","why":{"considered":["%%s"],"cutoff":"%%s"%%s,"holds":0,'
+            '"stored_at":"%%s","version_id":%%s}%%s],"tenant":"%%s","why":{"considered":["%%s"],"cutoff":"%%s"%%s%%s,"holds":0,'
             '"period":"%%s","trigger":"%%s","trigger_at":"%%s"}}',
             to_json(asset), bytes, to_json(command_key), to_char(since AT TIME ZONE 'UTC', %(instant)s), policy, number,
             to_json(bucket), to_json(etag), incarnation, to_json(key), id,
             CASE WHEN is_delete_marker THEN 'delete_marker' ELSE 'original' END, size, stored, to_json(version_id),
-            taken_along, %(tenant)s::text, considered, cutoff,
+            taken_along, %(tenant)s::text, considered, cutoff, ',"event":' || event_id,
             ',"extended_until":"' || to_char(extended_until AT TIME ZONE 'UTC', %(instant)s) || '"', words, trigger,
             CASE WHEN trigger_at = stored_at THEN stored ELSE to_char(trigger_at AT TIME ZONE 'UTC', %(instant)s) END
         ) AS line

@@ -1,5 +1,5 @@
--- Of these runs, those whose instant lies before a change of any policy of the tenant, or a decision about an object of
--- it. The end of a decision keeps nothing. Parameters: runs bigint[], tenant.
+-- Of these runs, those whose instant lies before a change of any policy or retention event of the tenant, or a decision
+-- about an object of it. The end of a decision keeps nothing. Parameters: runs bigint[], tenant.
 SELECT r.id FROM ledger_cleanuprun r
 WHERE r.id = ANY (%(runs)s::bigint[]) AND (
     EXISTS (
@@ -10,5 +10,9 @@ WHERE r.id = ANY (%(runs)s::bigint[]) AND (
             AND greatest(n.published_at, n.effective_from) > r.as_of
     ) OR EXISTS (
         SELECT FROM retention_disposition d WHERE d.tenant_id = %(tenant)s AND d.at > r.as_of
+    ) OR EXISTS (
+        SELECT FROM retention_retentionevent e WHERE e.tenant_id = %(tenant)s AND e.posted_at > r.as_of
+    ) OR EXISTS (
+        SELECT FROM retention_retentionevent e WHERE e.tenant_id = %(tenant)s AND e.withdrawn_at > r.as_of
     )
 )

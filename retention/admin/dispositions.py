@@ -67,7 +67,7 @@ class DispositionPages(VerbPages[ObjectVersion]):
             dispositions.extend([obj.pk], until=values["until"], by=person(request), reason=values["reason"])
             return "Kept at least until then."
 
-        about = "Not eligible before the time that you name, whatever the policies say. Of several extensions the latest counts."
+        about = "Not eligible before the time that you name, whatever the policies say. Of several, the latest counts."
         return self.decision(request, object_id, ExtendForm, act, "Extend its retention", "Extend", about, "until")
 
     def reclassify_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
@@ -76,9 +76,11 @@ class DispositionPages(VerbPages[ObjectVersion]):
             new = dispositions.reclassify([obj.pk], by=person(request), **said)
             return "It is in its new class." if new else "It was in that class already: nothing has changed."
 
-        about = "Its class decides which policies cover it. Listings leave it as you put it here; so does the bucket's key rule."
+        about = "Its class decides which policies cover it. Later listings leave it as you put it here."
         name = "retention_class"
-        return self.decision(request, object_id, ReclassifyForm, act, "Put it into another class", "Reclassify", about, name)
+        return self.decision(
+            request, object_id, ReclassifyForm, act, "Put it into another class", "Reclassify", about, name
+        )
 
     def decision(
         self,

@@ -25,7 +25,7 @@ from retention.models import Enforcement, PolicyRevision, RetentionPolicy
 STATES = {"draft": "waiting", "published": "plain", "suspended": "overdue", "nothing published": "waiting"}
 
 SCOPE_FIELDS = ("bucket_ids", "prefixes", "retention_classes")
-CLOCK = ("trigger", ("period_number", "period_unit"), "cutoff", "keep_newest", "retain_permanently")
+CLOCK = (("trigger", "event_type"), ("period_number", "period_unit"), "cutoff", "keep_newest", "retain_permanently")
 DESTRUCTION = (
     "authorisation",
     "cooling_off_minutes",
@@ -208,7 +208,7 @@ class PolicyRevisionAdmin(ScopeColumns, VerbPages[PolicyRevision], ReadOnlyAdmin
     fieldsets = (
         (None, {"fields": ("policy", "number", "title", "authority", "state")}),
         ("Scope", {"fields": ("tenant", "buckets", "covered_prefixes", "classes")}),
-        ("Retention", {"fields": ("trigger", "period", "cutoff", "keep_newest", "retain_permanently")}),
+        ("Retention", {"fields": (("trigger", "event_type"), "period", "cutoff", "keep_newest", "retain_permanently")}),
         ("In force", {"fields": FORCE}),
         ("Destruction", {"fields": DESTRUCTION}),
         ("Caps: a run above any of them waits for approval", {"fields": CAPS}),

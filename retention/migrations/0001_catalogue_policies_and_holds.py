@@ -1,6 +1,9 @@
+import datetime
+
 import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.expressions
 import django.db.models.functions.datetime
 from django.conf import settings
 from django.db import migrations, models
@@ -152,6 +155,7 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(max_length=200)),
                 ('authority', models.TextField(help_text='The law, contract or instrument that demands or permits the destruction.')),
                 ('trigger', models.CharField(choices=[('stored_at', 'stored at'), ('dated_at', 'date attribute'), ('event', 'retention event')], help_text='What starts the clock.', max_length=9)),
+                ('event_type', models.CharField(blank=True, help_text='Retention event: which one, for example contract-ended.', max_length=63, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
                 ('period_number', models.PositiveIntegerField(validators=[django.core.validators.MaxValueValidator(4000)])),
                 ('period_unit', models.CharField(choices=[('days', 'Days'), ('weeks', 'Weeks'), ('months', 'Months'), ('years', 'Years')], max_length=6)),
                 ('cutoff', models.CharField(choices=[('none', 'None'), ('month', 'end of month'), ('quarter', 'end of quarter'), ('year', 'end of year')], default='none', max_length=7)),
@@ -252,6 +256,34 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['bucket', 'position'],
                 'constraints': [models.UniqueConstraint(fields=('bucket', 'position'), name='key_rule_position')],
+            },
+        ),
+        migrations.CreateModel(
+            name='RetentionEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('bucket_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None, verbose_name='buckets')),
+                ('prefixes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(blank=True), help_text='Key prefixes, as bytes, no globs; the empty prefix is the whole bucket.', size=None)),
+                ('retention_classes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(blank=True, max_length=200), help_text='Classes; * is any class, the empty one is unclassified.', size=None)),
+                ('event_type', models.CharField(help_text='As in the policies that wait for it, for example contract-ended.', max_length=63, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
+                ('occurred_at', models.DateTimeField(help_text='When it happened: from then on the clock runs.')),
+                ('reason', models.TextField(help_text='What happened. Kept for ever.')),
+                ('reference', models.CharField(blank=True, help_text='Where that stands, for example a case number.', max_length=200)),
+                ('started_versions', models.PositiveBigIntegerField(help_text='Object versions whose clock it started.')),
+                ('started_bytes', models.PositiveBigIntegerField(help_text='Bytes of these.')),
+                ('counted_all', models.BooleanField(help_text='No: there were more than were counted.')),
+                ('posted_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
+                ('withdrawn_reason', models.TextField(blank=True)),
+                ('posted_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+                ('withdrawn_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'retention event',
+                'ordering': ['-id'],
+                'indexes': [models.Index(fields=['tenant', 'event_type'], name='events_of_type'), models.Index(fields=['tenant', 'posted_at'], name='events_posted'), models.Index(condition=models.Q(('withdrawn_at__isnull', False)), fields=['tenant', 'withdrawn_at'], name='events_withdrawn')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='retention_event_scope_not_empty'), models.CheckConstraint(condition=models.Q(models.Q(('event_type', ''), _negated=True), models.Q(('reason', ''), _negated=True)), name='retention_event_explained'), models.CheckConstraint(condition=models.Q(('occurred_at__lte', django.db.models.expressions.CombinedExpression(models.F('posted_at'), '+', models.Value(datetime.timedelta(days=1))))), name='retention_event_happened'), models.CheckConstraint(condition=models.Q(models.Q(('withdrawn_at', None), ('withdrawn_by', None), ('withdrawn_reason', '')), models.Q(('withdrawn_at__isnull', False), ('withdrawn_by__isnull', False), models.Q(('withdrawn_reason', ''), _negated=True)), _connector='OR'), name='retention_event_withdrawn_whole')],
             },
         ),
         migrations.CreateModel(
@@ -373,9 +405,18 @@ class Migration(migrations.Migration):
             model_name='policyrevision',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('window_end', None), ('window_start', None)), models.Q(('window_end__isnull', False), ('window_start__isnull', False)), _connector='OR'), name='revision_window_whole'),
         ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('trigger', 'event'), models.Q(('event_type', ''), _negated=True)), models.Q(models.Q(('trigger', 'event'), _negated=True), ('event_type', '')), _connector='OR'), name='revision_event_named'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_reason', 'destroyed')), fields=['tenant', 'gone_at'], name='destroyed_since'),
+        ),
         sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
         sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
         sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold() CASCADE"),
+        sqlfiles.run(__file__, "retention_event_guard.sql", undo="DROP FUNCTION guard_retention_event() CASCADE"),
         sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),
         sqlfiles.append_only("retention_holdprefix"),
     ]

@@ -8,6 +8,7 @@ from retention.models.catalogue import (
 )
 from retention.models.control import Control
 from retention.models.disposition import Disposition
+from retention.models.event import RetentionEvent
 from retention.models.hold import HoldPrefix, LegalHold
 from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
 from retention.models.scope import ANY_CLASS, Scoped
@@ -24,6 +25,7 @@ __all__ = [
     "LegalHold",
     "ObjectVersion",
     "PolicyRevision",
+    "RetentionEvent",
     "RetentionPolicy",
     "Role",
     "Scoped",

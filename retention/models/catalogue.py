@@ -256,6 +256,8 @@ class ObjectVersion(models.Model):
                 condition=Q(gone_at=None, standalone=True, is_delete_marker=False),
                 name="generations_of",
             ),
+            # What was destroyed since an event was posted (retention/events.py).
+            models.Index(fields=["tenant", "gone_at"], condition=Q(gone_reason="destroyed"), name="destroyed_since"),
             # What a released hold had parked.
             models.Index(fields=["parked_by", "id"], condition=Q(parked_by__isnull=False), name="parked"),
         ]

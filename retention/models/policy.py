@@ -82,6 +82,12 @@ class PolicyRevision(Scoped):
     authority = models.TextField(help_text="The law, contract or instrument that demands or permits the destruction.")
 
     trigger = models.CharField(max_length=9, choices=Trigger, help_text="What starts the clock.")
+    event_type = models.CharField(
+        max_length=63,
+        blank=True,
+        validators=[CODE],
+        help_text="Retention event: which one, for example contract-ended.",
+    )
     period_number = models.PositiveIntegerField(validators=[MaxValueValidator(4000)])
     period_unit = models.CharField(max_length=6, choices=Unit)
     cutoff = models.CharField(max_length=7, choices=CutOff, default=CutOff.NONE)
@@ -142,6 +148,10 @@ class PolicyRevision(Scoped):
                 | Q(window_start__isnull=False, window_end__isnull=False),
                 name="revision_window_whole",
             ),
+            models.CheckConstraint(
+                condition=(Q(trigger="event") & ~Q(event_type="")) | (~Q(trigger="event") & Q(event_type="")),
+                name="revision_event_named",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -153,6 +163,12 @@ class PolicyRevision(Scoped):
             raise ValidationError({"tenant": f"The policy belongs to the tenant {self.policy.tenant}."})
         if (self.window_start is None) != (self.window_end is None):
             raise ValidationError({"window_end": "State both ends of the window, or neither."})
+        if self.trigger == self.Trigger.EVENT and not self.event_type:
+            raise ValidationError({"event_type": "Name the event that starts the clock, for example contract-ended."})
+        if self.trigger != self.Trigger.EVENT and self.event_type:
+            raise ValidationError(
+                {"event_type": "Only a retention event has a type: empty this, or change the trigger."}
+            )
 
 
 class Enforcement(models.Model):

@@ -5,7 +5,8 @@
 WITH rule AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rules)s::jsonb) AS r (
         revision_id bigint, policy_id bigint, label text, policy text, number int, tenant_id bigint,
-        bucket_ids bigint[], prefixes text[], retention_classes text[], trigger text, period interval, words text, cutoff text, keep_newest int,
+        bucket_ids bigint[], prefixes text[], retention_classes text[], trigger text, event_type text,
+        period interval, words text, cutoff text, keep_newest int,
         retain_permanently boolean, remove_expired_markers boolean, suspended boolean,
         stored_from timestamptz, stored_to timestamptz
     )
@@ -19,10 +20,32 @@ subject AS MATERIALIZED (
     JOIN retention_objectversion v ON v.id = asked.id
     WHERE v.id = ANY(%(ids)s::bigint[]) -- said twice, so that the index is probed and never walked
 ),
+event AS MATERIALIZED (
+    -- What was posted by then, and not withdrawn by then. Where no rule waits for an event, nothing is read.
+    SELECT
+        e.id, e.tenant_id, e.event_type, e.retention_classes, e.occurred_at, b.bucket_id, p.prefix COLLATE "C" AS prefix,
+        length(p.prefix) AS length
+    FROM retention_retentionevent e
+    CROSS JOIN LATERAL unnest(e.bucket_ids) AS b (bucket_id)
+    CROSS JOIN LATERAL unnest(e.prefixes) AS p (prefix)
+    WHERE e.tenant_id = ANY (ARRAY(SELECT tenant_id FROM rule WHERE trigger = 'event'))
+        AND e.event_type = ANY (ARRAY(SELECT event_type FROM rule WHERE trigger = 'event'))
+        AND e.posted_at <= %(as_of)s::timestamptz
+        AND (e.withdrawn_at IS NULL OR e.withdrawn_at > %(as_of)s::timestamptz)
+),
+occurred AS (
+    -- The latest event of each type that covers a version: the longest retention wins.
+    SELECT DISTINCT ON (s.id, e.event_type) s.id, e.event_type, e.occurred_at, e.id AS event_id
+    FROM (SELECT DISTINCT length FROM event) lengths
+    CROSS JOIN subject s
+    JOIN event e ON e.bucket_id = s.bucket_id AND e.prefix = left(s.key, lengths.length) AND e.tenant_id = s.tenant_id
+        AND (s.retention_class = ANY (e.retention_classes) OR '*' = ANY (e.retention_classes))
+    ORDER BY s.id, e.event_type, e.occurred_at DESC, e.id
+),
 clocked AS (
     SELECT
-        s.id, s.is_delete_marker, r.*,
-        CASE r.trigger WHEN 'stored_at' THEN s.stored_at WHEN 'dated_at' THEN s.dated_at END AS trigger_at,
+        s.id, s.is_delete_marker, r.*, o.event_id,
+        CASE r.trigger WHEN 'stored_at' THEN s.stored_at WHEN 'dated_at' THEN s.dated_at ELSE o.occurred_at END AS trigger_at,
         CASE WHEN NOT s.is_delete_marker THEN s.series END AS series
     FROM subject s
     JOIN rule r ON r.tenant_id = s.tenant_id
@@ -32,6 +55,7 @@ clocked AS (
         AND (r.stored_from IS NULL OR s.stored_at >= r.stored_from)
         AND (r.stored_to IS NULL OR s.stored_at < r.stored_to)
         AND (r.remove_expired_markers OR NOT s.is_delete_marker)
+    LEFT JOIN occurred o ON o.id = s.id AND o.event_type = r.event_type
 ),
 timed AS (
     SELECT
@@ -41,12 +65,11 @@ timed AS (
 ),
 finding AS (
     SELECT
-        id, policy_id, revision_id, label, trigger_at, since,
+        id, policy_id, revision_id, label, trigger_at, event_id, since,
         CASE
             WHEN retain_permanently THEN 4
             WHEN suspended THEN 5
-            WHEN trigger = 'event' THEN 6
-            WHEN trigger_at IS NULL THEN 7
+            WHEN trigger_at IS NULL THEN CASE trigger WHEN 'event' THEN 6 ELSE 7 END
             WHEN since > %(as_of)s::timestamptz THEN 8
             WHEN keep_newest > 0 AND NOT is_delete_marker AND keep_newest > (
                 SELECT count(*) FROM (
@@ -56,7 +79,12 @@ finding AS (
                         AND g.bucket_id = ANY(t.bucket_ids)
                         AND (g.retention_class = ANY(t.retention_classes) OR '*' = ANY(t.retention_classes))
                         AND g.key ^@ ANY (t.prefixes)
-                        AND CASE t.trigger WHEN 'stored_at' THEN g.stored_at WHEN 'dated_at' THEN g.dated_at END > t.trigger_at
+                        AND CASE t.trigger WHEN 'stored_at' THEN g.stored_at WHEN 'dated_at' THEN g.dated_at ELSE (
+                            SELECT max(e.occurred_at) FROM event e
+                            WHERE e.tenant_id = g.tenant_id AND e.event_type = t.event_type AND e.bucket_id = g.bucket_id
+                                AND g.key ^@ e.prefix
+                                AND (g.retention_class = ANY (e.retention_classes) OR '*' = ANY (e.retention_classes))
+                        ) END > t.trigger_at
                     LIMIT t.keep_newest
                 ) newer
             ) THEN 9
@@ -118,7 +146,7 @@ decided AS (
 verdict AS MATERIALIZED (
     SELECT
         s.id, s.place, s.bucket_id, s.key, s.version_id, s.incarnation, s.etag, s.size, s.stored_at, s.asset,
-        s.is_delete_marker, ruled.revision_id, ruled.trigger_at, ruled.considered, covered.hold_id,
+        s.is_delete_marker, ruled.revision_id, ruled.trigger_at, ruled.event_id, ruled.considered, covered.hold_id,
         CASE WHEN ruled.since IS NOT NULL THEN greatest(ruled.since, decided.until) END AS since,
         CASE WHEN decided.until > ruled.since THEN decided.until END AS extended_until,
         CASE

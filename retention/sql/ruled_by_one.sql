@@ -4,6 +4,7 @@ ruled AS (
     SELECT
         id, reason, label AS considered, since,
         CASE WHEN since IS NOT NULL THEN revision_id END AS revision_id,
-        CASE WHEN since IS NOT NULL THEN trigger_at END AS trigger_at
+        CASE WHEN since IS NOT NULL THEN trigger_at END AS trigger_at,
+        CASE WHEN since IS NOT NULL THEN event_id END AS event_id
     FROM finding
 )

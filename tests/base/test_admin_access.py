@@ -69,7 +69,10 @@ def everything(db: None) -> None:
     acting.drain()
     delivery = Delivery.objects.get()
     DeliveryAttempt.objects.create(delivery=delivery, endpoint=endpoint, number=1, token=1, url=endpoint.url)
-    dispositions.exempt([world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R")
+    world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
+    dispositions.exempt(
+        [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
+    )
     inflight.placed(world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"]).pk)
 
 

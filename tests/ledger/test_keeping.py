@@ -8,10 +8,11 @@ import pytest
 from cleanup_project.base import clock
 from ledger.models import Attempt, Request
 from ledger.states import CommandState
-from retention import dispositions, policies
+from retention import dispositions, events, policies
+from retention.exceptions import RetentionError
 from retention.models import Disposition, PolicyRevision
 from tests.ledger.acting import Acting, build
-from tests.world import published
+from tests.world import event, published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -134,6 +135,59 @@ def test_what_another_policy_governs_now_is_left_to_that_one() -> None:
     dispositions.reclassify([row.pk], retention_class="audio", by=world.people["manager"], reason="No picture in it")
     world.drain()
     assert_kept(world, "Another policy governs it now: a run of that one decides about it.")
+
+
+def waiting_world() -> Acting:
+    world = build(trigger="event", event_type="contract-ended")
+    world.put("a")
+    return world
+
+
+def test_an_event_that_was_withdrawn_after_the_freeze_starts_nothing_any_more() -> None:
+    world = waiting_world()
+    posted = event(world.tenant, world.bucket, "", by=world.people["manager"])
+    world.run()
+    events.withdraw(event=posted, by=world.people["manager"], reason="Wrong contract")
+    world.drain()
+    assert_kept(world, "A policy that covers it waits for a retention event.")
+
+
+def test_a_later_event_of_after_the_freeze_starts_the_clock_anew() -> None:
+    world = waiting_world()
+    event(world.tenant, world.bucket, "", by=world.people["manager"])
+    world.run()
+    event(world.tenant, world.bucket, "a", by=world.people["manager"], occurred_at=clock.now())
+    world.drain()
+    assert_kept(world, "Its retention has not ended yet.")
+
+
+def test_an_event_cannot_be_withdrawn_after_the_first_deletion() -> None:
+    world = waiting_world()
+    world.put("b")
+    posted = event(world.tenant, world.bucket, "", by=world.people["manager"])
+    world.run()
+    world.drain()
+    assert world.command("a").state == CommandState.DELETED
+    with pytest.raises(RetentionError, match="has been destroyed under this event already"):
+        events.withdraw(event=posted, by=world.people["manager"], reason="Wrong contract")
+
+
+def test_one_whose_event_is_withdrawn_between_claim_and_send_is_kept() -> None:
+    world = waiting_world()
+    row = world.versions["a"][0]
+    type(row).objects.update(listed_at=None)  # so that it is looked at between the claim and the deletion
+    posted = event(world.tenant, world.bucket, "", by=world.people["manager"])
+    world.run()
+
+    def withdraw_at_the_look(operation: str, *_: Any) -> None:
+        if operation == "inspect":
+            world.store.before_call = None
+            events.withdraw(event=posted, by=world.people["manager"], reason="Wrong contract")
+
+    world.store.before_call = withdraw_at_the_look
+    world.drain()
+    assert_kept(world, "A policy that covers it waits for a retention event.")
+    assert not any(operation == "delete_versions" for operation, _ in world.store.calls)
 
 
 def test_one_that_is_exempted_between_claim_and_send_is_kept() -> None:

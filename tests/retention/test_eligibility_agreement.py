@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cleanup_project.base.models import User
 from retention import governing, holds, scan
-from retention.eligibility import DispositionFacts, Reason, Surroundings, Verdict, VersionFacts, judge
+from retention.eligibility import DispositionFacts, EventFacts, Reason, Surroundings, Verdict, VersionFacts, judge
 from retention.models import (
     Bucket,
     Disposition,
@@ -20,12 +20,13 @@ from retention.models import (
     LegalHold,
     ObjectVersion,
     PolicyRevision,
+    RetentionEvent,
     RetentionPolicy,
     Role,
     Tenant,
 )
 from retention.prefixes import minimal
-from retention.why import dispositions_of, facts_of
+from retention.why import dispositions_of, events_of, facts_of
 
 DAYS = [
     datetime(2023, 1, 30, 23, 59, 59, 999999, tzinfo=UTC),
@@ -47,6 +48,7 @@ BEFORE = datetime(2022, 1, 1, tzinfo=UTC)
 KEYS = ["a/1", "a/2", "a/b/1", "ab", "é/1", "é/1"]
 PREFIXES = ["", "a/", "a/b/", "a", "é/", "z/"]
 CLASSES = ["", "video", "audio"]
+TYPES = ["contract-ended", "contract-ended", "left"]
 
 moments = st.sampled_from(DAYS) | st.datetimes(
     datetime(2023, 1, 1),  # noqa: DTZ001 - naive by contract
@@ -67,6 +69,7 @@ class World:
     policies: list[tuple[bool, list[dict[str, Any]]]]
     holds: list[dict[str, Any]]
     dispositions: list[dict[str, Any]]
+    events: list[dict[str, Any]]
     as_of: datetime
 
 
@@ -90,7 +93,8 @@ revisions = st.fixed_dictionaries(
         "bucket_ids": st.sampled_from([[0], [1], [0, 1]]),
         "prefixes": st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3, unique=True),
         "retention_classes": st.sampled_from([["*"], ["video"], ["", "audio"]]),
-        "trigger": st.sampled_from(["stored_at"] * 5 + ["dated_at"] * 3 + ["event"]),
+        "trigger": st.sampled_from(["stored_at"] * 5 + ["dated_at"] * 3 + ["event"] * 4),
+        "event_type": st.sampled_from(TYPES),
         "period_number": st.sampled_from([0, 1, 2, 12, 30]),
         "period_unit": st.sampled_from(["days", "weeks", "months", "years"]),
         "cutoff": st.sampled_from(["none", "none", "month", "quarter", "year"]),
@@ -111,6 +115,18 @@ hold_scopes = st.fixed_dictionaries(
         "released": st.sampled_from([False, False, True]),
     }
 )
+happenings = st.fixed_dictionaries(
+    {
+        "tenant": st.sampled_from([0, 0, 0, 1]),
+        "event_type": st.sampled_from(TYPES),
+        "bucket_ids": st.sampled_from([[0], [1], [0, 1]]),
+        "prefixes": st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3, unique=True),
+        "retention_classes": st.sampled_from([["*"], ["*"], ["video"], ["", "audio"]]),
+        "occurred_at": moments,
+        "posted": st.sampled_from(["before"] * 5 + ["then", "after"]),
+        "withdrawn": st.sampled_from([None] * 5 + ["before", "then", "after"]),
+    }
+)
 decisions = st.fixed_dictionaries(
     {
         "about": st.integers(0, 7),
@@ -128,6 +144,7 @@ worlds = st.builds(
         max_size=3,
     ),
     holds=st.lists(hold_scopes, max_size=3),
+    events=st.lists(happenings, max_size=6),
     dispositions=st.lists(decisions, max_size=4, unique_by=lambda one: (one["about"], one["kind"], one["ended"])),
     as_of=evaluation_times,
 )
@@ -140,6 +157,7 @@ class Built:
     policies: list[RetentionPolicy]
     facts: list[VersionFacts] = field(default_factory=list)
     dispositions: list[DispositionFacts] = field(default_factory=list)
+    events: list[EventFacts] = field(default_factory=list)
 
     def around(self, one: VersionFacts) -> Surroundings:
         """The surroundings, by their definition and nothing cleverer."""
@@ -161,6 +179,7 @@ class Built:
                 if one.is_derivative and (e.bucket_id, e.key) == (one.original_bucket_id, one.original_key)
             ],
             dispositions=self.dispositions,
+            events=self.events,
         )
 
 
@@ -182,11 +201,14 @@ def build(world: World, author: User, publisher: User) -> Built:
     ]
     for one in world.holds:
         hold_row(one, tenants[0], buckets, author)
+    for one in world.events:
+        event_row(one, tenants, buckets, author, world.as_of)
     for one in world.dispositions:
         disposition_row(one, rows[one["about"]], tenants[0], author)
     built = Built(tenants, rows, made)
     built.facts = [facts_of(row) for row in rows]
     built.dispositions = dispositions_of([row.pk for row in rows])
+    built.events = [event for tenant in tenants for event in events_of(tenant.pk)]
     return built
 
 
@@ -243,7 +265,11 @@ def policy_row(
             author=people[0],
             published_by=people[1],
             published_at=BEFORE,
-            **said | {"bucket_ids": [buckets[b].pk for b in said["bucket_ids"]]},
+            **said
+            | {
+                "bucket_ids": [buckets[b].pk for b in said["bucket_ids"]],
+                "event_type": said["event_type"] if said["trigger"] == "event" else "",
+            },
         )
     return policy
 
@@ -267,6 +293,26 @@ def hold_row(one: dict[str, Any], tenant: Tenant, buckets: list[Bucket], by: Use
     for bucket in chosen:
         for prefix in minimal(one["prefixes"]):
             HoldPrefix.objects.create(hold=hold, bucket=bucket, prefix=prefix)
+
+
+def event_row(one: dict[str, Any], tenants: list[Tenant], buckets: list[Bucket], by: User, as_of: datetime) -> None:
+    times = {"before": as_of - timedelta(seconds=1), "then": as_of, "after": as_of + timedelta(seconds=1)}
+    withdrawn = {"withdrawn_at": times.get(one["withdrawn"]), "withdrawn_by": by, "withdrawn_reason": "R"}
+    RetentionEvent.objects.create(
+        tenant=tenants[one["tenant"]],
+        event_type=one["event_type"],
+        bucket_ids=[buckets[b].pk for b in one["bucket_ids"]],
+        prefixes=one["prefixes"],
+        retention_classes=one["retention_classes"],
+        occurred_at=min(one["occurred_at"], times[one["posted"]]),
+        posted_at=times[one["posted"]],
+        posted_by=by,
+        reason="R",
+        started_versions=0,
+        started_bytes=0,
+        counted_all=True,
+        **withdrawn if one["withdrawn"] else {},
+    )
 
 
 def disposition_row(one: dict[str, Any], row: ObjectVersion, tenant: Tenant, by: User) -> None:
@@ -310,7 +356,7 @@ def scanned(policy: RetentionPolicy, rules: Sequence[governing.Governing], as_of
 def test_sql_and_python_agree_on_every_object_and_scans_miss_none(person: Callable[..., User]) -> None:
     author, publisher = person("author"), person("publisher")
     seen: set[Reason] = set()
-    objects = 0
+    objects = started = 0
 
     @settings(
         max_examples=250,
@@ -320,7 +366,8 @@ def test_sql_and_python_agree_on_every_object_and_scans_miss_none(person: Callab
     )
     @given(worlds)
     def agree(world: World) -> None:
-        nonlocal objects
+        nonlocal objects, started
+        verdicts = list[Verdict]()
         with transaction.atomic():
             built = build(world, author, publisher)
             rules = governing.of_tenant(built.tenants[0], world.as_of)
@@ -329,6 +376,7 @@ def test_sql_and_python_agree_on_every_object_and_scans_miss_none(person: Callab
             due: dict[int, set[int]] = {policy.pk: set() for policy in built.policies}
             for judged, one in zip(scan.judge_page(ids, rules, world.as_of), built.facts, strict=True):
                 verdict = judge(one, built.around(one), rules, holding, world.as_of)
+                verdicts.append(verdict)
                 compare(judged, verdict)
                 seen.add(verdict.reason)
                 if verdict.reason in {Reason.ELIGIBLE, Reason.HELD} and verdict.governed_by:
@@ -338,8 +386,10 @@ def test_sql_and_python_agree_on_every_object_and_scans_miss_none(person: Callab
                 assert len(candidates) == len(set(candidates))
                 assert due[policy.pk] <= set(candidates)
             objects += len(ids)
+            started += sum(1 for verdict in verdicts if verdict.eligible and verdict.findings[0].event)
             transaction.set_rollback(True)
 
     agree()
     assert objects > 2000
+    assert started > 20
     assert seen == set(Reason), f"never generated: {set(Reason) - seen}"

@@ -13,7 +13,7 @@ from ledger import manifest, runs
 from ledger.models import CleanupRun
 from retention import governing, holds, scan
 from retention.models import Bucket, ObjectVersion, RetentionPolicy, Tenant
-from tests.world import published
+from tests.world import event, published
 
 pytestmark = [pytest.mark.django_db, pytest.mark.bulk]
 
@@ -115,6 +115,20 @@ def test_a_million_held_versions_are_in_the_way_once(
     assert ObjectVersion.objects.filter(parked_by=hold).count() == HUGE + 700
 
     _stream, plan = first_page(policy)
+    assert rows_read(plan) == 100
+
+
+def test_what_events_cover_is_read_by_its_keys_and_nothing_else(
+    made: tuple[Tenant, Bucket], manager: User, second_manager: User
+) -> None:
+    add_originals(*made, first=1, last=LARGE, stored_at=DUE)
+    add_originals(*made, first=LARGE + 1, last=LARGE + 100, stored_at=DUE, prefix="ended/")
+    analyse()
+    waiting = {"trigger": "event", "event_type": "contract-ended"}
+    policy = published(*made, author=manager, publisher=second_manager, **waiting).policy
+    event(*made, "ended/", by=manager)
+    stream, plan = first_page(policy)
+    assert (stream.by_key, stream.prefix) == (True, "ended/")
     assert rows_read(plan) == 100
 
 

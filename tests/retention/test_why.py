@@ -44,7 +44,7 @@ def test_every_reason_has_its_sentence(
     rule("due/")
     rule("later/", period_number=4000, period_unit="years")
     rule("forever/", retain_permanently=True)
-    rule("event/", trigger="event")
+    rule("event/", trigger="event", event_type="contract-ended")
     rule("dated/", trigger="dated_at")
     rule("kept/", keep_newest=1)
     rule("markers/", remove_expired_markers=True)
@@ -126,9 +126,7 @@ def test_what_was_decided_is_said_with_its_reason(
     longer, exempt = Disposition.objects.order_by("pk")
     said = list(explain(row, why(row)))
     assert said[0] == "Its retention has not ended yet."
-    assert (
-        f"Kept until {instant(UNTIL)}: decided by manager (disposition {longer.pk}). Litigation is likely" in said
-    )
+    assert f"Kept until {instant(UNTIL)}: decided by manager (disposition {longer.pk}). Litigation is likely" in said
     assert (
         f"Exempt from destruction until that is ended, for t/1 @ {thumb.version_id}: decided by manager "
         f"(disposition {exempt.pk}). On the front page"
