@@ -75,7 +75,7 @@ def freeze_part(run: CleanupRun) -> ManifestPart | None:
             return None
         number, last = run.parts.order_by("-number").values_list("number", "cursor").first() or (0, {})
         begin = Cursor(**last)
-        rules = governing.of_tenant(run.tenant, run.as_of)
+        rules = governing.of_policy(run.policy, run.as_of)
         page = gather(run, rules, begin)
         if not page.ids:
             seal(run)
@@ -98,17 +98,37 @@ def gather(run: CleanupRun, rules: Sequence[Governing], begin: Cursor) -> Gather
     pages, streams = list[Page](), list[Stream]()
     number, after, wanted = begin.stream, begin.after, PART_SIZE
     while number < len(run.streams) and wanted:
-        stream = Stream(**run.streams[number])
-        page = scan.page(stream, by_revision[stream.revision_id], run.as_of, after, wanted)
+        if "erasure" in run.streams[number]:
+            page = listed(run.streams[number]["erasure"], after, wanted)
+        else:
+            stream = Stream(**run.streams[number])
+            page = scan.page(stream, by_revision[stream.revision_id], run.as_of, after, wanted)
+            streams.append(stream)
         pages.append(page)
-        streams.append(stream)
         if page.size < wanted:
             number, after = number + 1, None
         else:
             after = page.end
         wanted -= page.size
-    met = [rule for rule in rules if any(rule.meets(stream.bucket_id, stream.prefix) for stream in streams)]
+    met = [
+        rule
+        for rule in rules
+        if run.policy.erasure or any(rule.meets(stream.bucket_id, stream.prefix) for stream in streams)
+    ]
     return Gathered(scan.joined(pages), met, Cursor(number, after, begin.ordinal))
+
+
+def listed(request_id: int, after: Sequence[Any] | None, limit: int) -> Page:
+    """At most `limit` of the object versions that an erasure request names, after an ordinal."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(array_agg(object_version_id ORDER BY ordinal), '{}')::text, count(*), max(ordinal)::text"
+            " FROM (SELECT ordinal, object_version_id FROM ledger_erasuretarget"
+            " WHERE request_id = %s AND ordinal > %s::int ORDER BY ordinal LIMIT %s) named",
+            [request_id, after[0] if after else 0, limit],
+        )
+        ids, size, last = cursor.fetchone()
+        return Page(ids, size, (last,))
 
 
 def write_part(run: CleanupRun, number: int, end: Cursor, judge: tuple[LiteralString, dict[str, Any]]) -> ManifestPart:

@@ -19,7 +19,7 @@ from ledger.models import CleanupCommand, CleanupRun, CommandTarget, DeadLetter,
 from ledger.states import CommandState, RunState
 from retention import control, governing, holds
 from retention.eligibility import WORDS, judge
-from retention.models import ObjectVersion, PolicyRevision
+from retention.models import ObjectVersion, PolicyRevision, RetentionPolicy
 from retention.why import facts_of, surroundings_of
 
 PARKED: Final = frozenset({CommandState.HELD, CommandState.DEAD, CommandState.WITHDRAWN})
@@ -151,7 +151,8 @@ def still_eligible(
     original = by_id[targets[0].object_version_id]
     now = clock.now()
     facts = replace(facts_of(original), present=original.gone_reason != ObjectVersion.Gone.DESTROYED)
-    rules = governing.of_tenant(command.tenant, now)
+    policy = RetentionPolicy.objects.select_related("tenant").get(pk=command.policy_id)
+    rules = governing.of_policy(policy, now)
     verdict = judge(facts, surroundings_of(original), rules, holds.in_force(command.tenant_id), now)
     if not verdict.eligible:
         raise NotReplayable(f"It is not eligible now. {WORDS[verdict.reason]}")

@@ -42,7 +42,9 @@ def open_run(
             return same_request(earlier, policy, mode), False
     try:
         with transaction.atomic():
-            return insert_run(policy, mode, by, idempotency_key, scheduled_for), True
+            as_of = clock.now()
+            streams = [stream.as_json() for stream in scan.plan(own_rules(policy, as_of), as_of)]
+            return insert_run(policy, mode, by, as_of, streams, idempotency_key, scheduled_for), True
     except IntegrityError as error:
         # Another opener was first; which constraint it was decides the answer.
         winner = CleanupRun.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
@@ -78,13 +80,11 @@ def insert_run(
     policy: RetentionPolicy,
     mode: CleanupRun.Mode,
     by: User | None,
-    idempotency_key: str | None,
-    scheduled_for: datetime | None,
+    as_of: datetime,
+    streams: list[dict[str, Any]],
+    idempotency_key: str | None = None,
+    scheduled_for: datetime | None = None,
 ) -> CleanupRun:
-    as_of = clock.now()
-    rules = own_rules(policy, as_of)
-    if not rules:
-        raise LedgerError(f"Policy {policy} has no revision in force: publish one first.")
     run = CleanupRun.objects.create(
         key=f"{policy.code}:{as_of:%Y%m%dT%H%M%S.%fZ}",
         tenant_id=policy.tenant_id,
@@ -93,7 +93,7 @@ def insert_run(
         as_of=as_of,
         scheduled_for=scheduled_for,
         idempotency_key=idempotency_key,
-        streams=[stream.as_json() for stream in scan.plan(rules, as_of)],
+        streams=streams,
         opened_by=by,
     )
     audit.record(action="run.opened", subject=run, by=by, after={"mode": mode, "as_of": as_of.isoformat()})
@@ -101,8 +101,20 @@ def insert_run(
     return run
 
 
+def open_erasure(revision: PolicyRevision, request_id: int, *, by: User) -> CleanupRun:
+    """The run of an erasure request, in the transaction of its approval: it reads the request's list and nothing else."""
+    streams = [{"revision_id": revision.pk, "erasure": request_id}]
+    return insert_run(revision.policy, CleanupRun.Mode.ENFORCE, by, clock.now(), streams)
+
+
 def own_rules(policy: RetentionPolicy, as_of: datetime) -> list[governing.Governing]:
-    return governing.in_force(revisions_of(policy), as_of)
+    """Raises LedgerError where the policy says nothing yet."""
+    if policy.erasure:
+        raise LedgerError(f"{policy} belongs to an urgent erasure: file another request instead of running it again.")
+    rules = governing.in_force(revisions_of(policy), as_of)
+    if not rules:
+        raise LedgerError(f"Policy {policy} has no revision in force: publish one first.")
+    return rules
 
 
 def revisions_of(policy: RetentionPolicy) -> QuerySet[PolicyRevision]:

@@ -31,7 +31,7 @@ Outcome = ScheduleSlot.Outcome
 def tick() -> list[CleanupRun]:
     """Answer every slot that is due, and open at most one run for each policy; returns the new runs."""
     opened = []
-    for policy in RetentionPolicy.objects.order_by("pk"):
+    for policy in RetentionPolicy.objects.filter(erasure=False).order_by("pk"):
         try:
             run = answer(policy)
         except Exception:  # one policy never stops the others; the next tick tries again

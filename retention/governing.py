@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from retention.models import PolicyRevision, Tenant
+from retention.models import PolicyRevision, RetentionPolicy, Tenant
 from retention.models.scope import ANY_CLASS
 
 
@@ -95,8 +95,15 @@ def in_force(revisions: Iterable[PolicyRevision], as_of: datetime) -> list[Gover
 
 def of_tenant(tenant: Tenant, as_of: datetime) -> list[Governing]:
     """Every revision that governs objects of the tenant at `as_of`, ordered by policy, newest first."""
-    published = PolicyRevision.objects.filter(tenant=tenant, published_at__isnull=False).order_by("pk")
-    return list(evaluated(as_of, tuple(published.values_list("pk", "policy__suspended_at"))))
+    published = PolicyRevision.objects.filter(tenant=tenant, published_at__isnull=False, policy__erasure=False)
+    return list(evaluated(as_of, tuple(published.order_by("pk").values_list("pk", "policy__suspended_at"))))
+
+
+def of_policy(policy: RetentionPolicy, as_of: datetime) -> list[Governing]:
+    """What decides about the objects of one policy's runs at `as_of`: an erasure decides alone, a policy with all others."""
+    if policy.erasure:
+        return in_force(policy.revisions.select_related("policy"), as_of)
+    return of_tenant(policy.tenant, as_of)
 
 
 @lru_cache(maxsize=16)

@@ -29,7 +29,9 @@ def draft(*, policy: RetentionPolicy, by: User, **fields: Any) -> PolicyRevision
     require(by, "draft_policy", "draft policies")
     with transaction.atomic():
         # The policy's row orders two drafts, so that each gets a number of its own.
-        RetentionPolicy.objects.select_for_update(no_key=True).get(pk=policy.pk)
+        locked = RetentionPolicy.objects.select_for_update(no_key=True).get(pk=policy.pk)
+        if locked.erasure:
+            raise RetentionError(f"{policy} belongs to an urgent erasure: it says what was erased, and nothing more.")
         newest = policy.revisions.aggregate(newest=Max("number"))["newest"] or 0
         revision = PolicyRevision(policy=policy, tenant=policy.tenant, number=newest + 1, author=by, **fields)
         revision.full_clean()

@@ -91,6 +91,7 @@ class VerbPages(RecordAdmin[M]):
             "original": obj,
             "add": obj is None,
             "has_view_permission": True,
+            "has_file_field": form.is_multipart(),
         }
         return TemplateResponse(request, template, context)
 

@@ -17,7 +17,7 @@ from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import downloads, runs
 from ledger.exceptions import LedgerError
-from ledger.models import CleanupCommand, CleanupRun, ManifestItem, ManifestPart, Receipt, SkippedItem
+from ledger.models import CleanupCommand, CleanupRun, ErasureRequest, ManifestItem, ManifestPart, Receipt, SkippedItem
 from ledger.states import RUN_MEANING, RUN_OPEN, RunState
 from retention.models import Bucket, PolicyRevision, RetentionPolicy
 
@@ -224,6 +224,9 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
 
     @admin.display(description="streams")
     def stream_table(self, obj: CleanupRun) -> SafeString:
+        erasure = ErasureRequest.objects.filter(run=obj).first()
+        if erasure is not None:
+            return format_html("the list of {}", display.link(erasure))
         shown = obj.streams[:LISTED_AT_MOST]
         buckets = dict(Bucket.objects.filter(pk__in={each["bucket_id"] for each in shown}).values_list("pk", "name"))
         wanted = {each["revision_id"] for each in shown}

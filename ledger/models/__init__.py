@@ -7,6 +7,7 @@ from ledger.models.command import (
     Incident,
     SkippedItem,
 )
+from ledger.models.erasure import ErasureRequest, ErasureTarget
 from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
 from ledger.models.pace import Pace, RunTally, Turn
@@ -22,6 +23,8 @@ __all__ = [
     "CommandTarget",
     "DeadLetter",
     "Decision",
+    "ErasureRequest",
+    "ErasureTarget",
     "HoldReport",
     "InFlight",
     "Incident",

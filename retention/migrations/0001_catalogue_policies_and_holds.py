@@ -134,6 +134,7 @@ class Migration(migrations.Migration):
                 ('code', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
                 ('schedule', models.CharField(default='0 1 * * *', help_text='Cron expression, UTC.', max_length=100)),
                 ('missed_slots', models.CharField(choices=[('run_once', 'run once now'), ('skip', 'skip and record')], default='run_once', max_length=8)),
+                ('erasure', models.BooleanField(default=False, editable=False, help_text='Of one urgent erasure, whose list it destroys; it governs nothing.')),
                 ('suspended_at', models.DateTimeField(blank=True, help_text='A suspended policy destroys nothing.', null=True)),
                 ('suspended_reason', models.TextField(blank=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
@@ -344,6 +345,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='objectversion',
             index=models.Index(condition=models.Q(('gone_at', None), ('role', 'derivative')), fields=['original_bucket', 'original_key'], name='derivatives_of'),
+        ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['tenant', 'asset'], name='versions_of_asset'),
         ),
         migrations.AddIndex(
             model_name='objectversion',

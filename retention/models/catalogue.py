@@ -250,6 +250,8 @@ class ObjectVersion(models.Model):
                 condition=Q(role=Role.DERIVATIVE, gone_at=None),
                 name="derivatives_of",
             ),
+            # Urgent erasure names assets.
+            models.Index(fields=["tenant", "asset"], condition=Q(gone_at=None), name="versions_of_asset"),
             # keep_newest: the generations of a series.
             models.Index(
                 fields=["tenant", "series"],

@@ -25,6 +25,11 @@ class RetentionPolicy(models.Model):
     code = models.CharField(max_length=63, unique=True, validators=[CODE])
     schedule = models.CharField(max_length=100, default="0 1 * * *", help_text="Cron expression, UTC.")
     missed_slots = models.CharField(max_length=8, choices=MissedSlots, default=MissedSlots.RUN_ONCE)
+    erasure = models.BooleanField(
+        default=False,
+        editable=False,
+        help_text="Of one urgent erasure, whose list it destroys; it governs nothing.",
+    )
     suspended_at = models.DateTimeField(null=True, blank=True, help_text="A suspended policy destroys nothing.")
     suspended_reason = models.TextField(blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

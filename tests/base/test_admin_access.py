@@ -10,15 +10,16 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from cleanup_project.base import alarms, roles
+from cleanup_project.base import alarms, clock, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, Heartbeat, User
-from ledger import inflight, quarantine
+from ledger import erasure, inflight, quarantine
 from ledger.models import (
     Attempt,
     CommandSummary,
     CommandTarget,
     Decision,
+    ErasureTarget,
     Incident,
     InFlight,
     Pace,
@@ -45,8 +46,8 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, Incident, InFlight, Lane, Pace, ReceiptLocator,
-    Request, RunTally, TenantSalt, Turn,
+    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, ErasureTarget, Incident, InFlight, Lane, Pace,
+    ReceiptLocator, Request, RunTally, TenantSalt, Turn,
 }  # fmt: skip
 
 
@@ -60,8 +61,13 @@ def everything(db: None) -> None:
     KeyRule.objects.create(bucket=acting.bucket, position=1, pattern="{_*}")
     CatalogueSync.objects.create(bucket=acting.bucket)
     Heartbeat.objects.create(host="worker-1", queue="work")
+    acting.put("clips/waiting", stored_at=clock.now())
     command = dead(acting)
     run = command.run
+    erasure.file(
+        tenant=acting.tenant, reference="Letter 17", authority="GDPR, article 17", reason="Asked for.", form="csv",
+        data=b"bucket,key\nmedia,clips/waiting\n", by=acting.people["manager"],
+    )  # fmt: skip
     alarms.notice("run.counts", run, "They do not add up.")
     ScheduleSlot.objects.create(policy=run.policy, scheduled_for=run.as_of, outcome="opened", run=run)
     SkippedItem.objects.create(run=run, item_id=command.item_id, command_key="other", reason="Taken.")
