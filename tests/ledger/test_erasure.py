@@ -13,7 +13,7 @@ from ledger import erasure, erasurelist, manifest, publish, quarantine, runs, sc
 from ledger.erasurelist import BadList, Named
 from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted, NotReplayable
 from ledger.models import CleanupCommand, CleanupRun, ErasureRequest, Receipt
-from retention import enforcement, policies
+from retention import dispositions, enforcement, policies
 from retention.exceptions import RetentionError
 from retention.models import Bucket, Enforcement, ObjectVersion, RetentionPolicy, Tenant
 from retention.storage import VersionRef
@@ -156,6 +156,15 @@ def test_a_policy_published_meanwhile_does_not_stop_it(acting: Acting) -> None:
     )  # fmt: skip
     acting.drain()
     assert not acting.there(row)
+
+
+def test_what_somebody_exempted_meanwhile_is_kept(acting: Acting) -> None:
+    row = acting.put("clips/a")
+    approved(acting, filed(acting, "media,clips/a,"))
+    dispositions.exempt([row.pk], by=acting.people["manager2"], reason="A court asked for it.")
+    acting.drain()
+    assert acting.command("clips/a").state == "withdrawn"
+    assert acting.there(row)
 
 
 def test_without_enforcement_nothing_is_erased_and_the_run_says_so(acting: Acting) -> None:
