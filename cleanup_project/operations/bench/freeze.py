@@ -29,9 +29,8 @@ def run(*, rows: int) -> Result:
         world.add_originals(tenant, bucket, first=eligible + 1, last=small, stored_at=recent)
         world.settle()
         baseline = measure(policy)
-        for first in range(small + 1, rows + 1, SMALL):
-            # In statements of a million: the checks of foreign keys are queued in memory until each one's end.
-            world.add_originals(tenant, bucket, first=first, last=min(first + SMALL - 1, rows), stored_at=recent)
+        with world.filling():
+            world.add_originals(tenant, bucket, first=small + 1, last=rows, stored_at=recent)
         world.settle()
         measured = measure(policy)
     return Result(

@@ -1,5 +1,8 @@
 """Large catalogues, made inside the database."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from django.db import connection
@@ -111,7 +114,36 @@ def add_thumbnails(bucket: Bucket, *, each: int, last: int) -> None:
         )
 
 
+@contextmanager
+def filling() -> Iterator[None]:
+    """While a large catalogue is filled: no index but the primary key, and no check of each row's references."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conrelid = 'retention_objectversion'::regclass AND contype = 'u'"
+        )
+        unique = cursor.fetchall()
+        for name, _definition in unique:
+            cursor.execute(f"ALTER TABLE retention_objectversion DROP CONSTRAINT {name}")
+        cursor.execute(
+            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+            " WHERE indrelid = 'retention_objectversion'::regclass AND NOT indisprimary"
+        )
+        indexes = cursor.fetchall()
+        for name, _definition in indexes:
+            cursor.execute(f"DROP INDEX {name}")
+        cursor.execute("SET session_replication_role = replica")
+        yield
+        cursor.execute("SET session_replication_role = origin")
+        for _name, definition in indexes:
+            cursor.execute(definition)
+        for name, definition in unique:
+            cursor.execute(f"ALTER TABLE retention_objectversion ADD CONSTRAINT {name} {definition}")
+
+
 def settle() -> None:
-    """Bring statistics and the visibility map up to date, as autovacuum would have."""
+    """Bring statistics and the visibility map up to date, as autovacuum would have, and write out what the filling left."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE retention_objectversion")
+        cursor.execute("CHECKPOINT")
+    os.sync()
