@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.db import connection, transaction
 from django.db.models.functions import Now
@@ -125,7 +125,7 @@ def write(rows: Sequence[ObjectVersion], kind: Kind, by: User, reason: str, **fi
     Disposition.objects.bulk_create(
         Disposition(
             object_version=row,
-            tenant_id=row.tenant_id,
+            tenant_id=cast(int, row.tenant_id),
             kind=kind,
             by=by,
             reason=reason,

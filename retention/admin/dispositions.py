@@ -202,7 +202,7 @@ class DispositionAdmin(VerbPages[Disposition], ReadOnlyAdmin[Disposition]):
         shown = [self.presented(name) for name in ("object_version", "kind", "says", "by", "at")]
         return self.verb_page(
             request,
-            forms.modelform_factory(Disposition, form=ReasonForm, fields=())(request.POST or None),
+            forms.modelform_factory(Disposition, form=ReasonForm, fields=())(request.POST or None, instance=obj),
             act,
             title="End a disposition",
             button="End",

@@ -155,7 +155,7 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
         shown = [self.presented(name) for name in names]
         return self.verb_page(
             request,
-            forms.modelform_factory(RetentionEvent, form=ReasonForm, fields=())(request.POST or None),
+            forms.modelform_factory(RetentionEvent, form=ReasonForm, fields=())(request.POST or None, instance=obj),
             act,
             title="Withdraw a retention event",
             button="Withdraw",

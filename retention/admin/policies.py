@@ -61,8 +61,9 @@ class DraftForm(ScopeForm):
     class Meta:
         model = PolicyRevision
         fields = (
-            "policy", "title", "authority", "bucket_ids", "prefixes", "retention_classes", "trigger", "period_number",
-            "period_unit", "cutoff", "keep_newest", "retain_permanently", "authorisation", "cooling_off_minutes",
+            "policy", "title", "authority", "bucket_ids", "prefixes", "retention_classes", "trigger", "event_type",
+            "period_number", "period_unit", "cutoff", "keep_newest", "retain_permanently", "authorisation",
+            "cooling_off_minutes",
             "window_days", "window_start", "window_end", "window_zone", "already_absent", "remove_expired_markers",
             "evidence_max_age_hours", "priority", "cap_objects", "cap_bytes", "cap_share_percent", "effective_from",
         )  # fmt: skip

@@ -20,6 +20,7 @@ def test_a_single_object_is_exempted_extended_and_reclassified_on_its_page(
     shown = client.get(url(ObjectVersion, "change", row.pk)).content.decode()
     pages = {verb: url(ObjectVersion, verb, row.pk) for verb in ("exempt", "extend", "reclassify")}
     assert all(page in shown for page in pages.values())
+    assert all("Your decision" in client.get(page).content.decode() for page in pages.values())
     assert "This field is required." in client.post(pages["exempt"], {"reason": " "}).content.decode()
     assert client.post(pages["exempt"], {"reason": "Jubilee"}).status_code == 302
     passed = {"reason": "Audit", "until_0": "2020-01-01", "until_1": "00:00"}
@@ -45,6 +46,7 @@ def test_a_disposition_is_ended_on_its_page_and_the_list_narrows(
     client.force_login(manager)
     page = url(Disposition, "end", first.pk)
     assert page in client.get(url(Disposition, "change", first.pk)).content.decode()
+    assert "o/0" in client.get(page).content.decode()
     assert client.post(page, {"reason": "Over"}).status_code == 302
     assert page not in client.get(url(Disposition, "change", first.pk)).content.decode()
     assert "ended already" in client.post(page, {"reason": "Again"}).content.decode()

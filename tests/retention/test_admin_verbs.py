@@ -101,6 +101,8 @@ def test_a_draft_from_an_earlier_revision_has_the_same_scope(
         ({"prefixes": '"\\u0000"'}, "A key cannot hold NUL"),
         ({"prefixes": "1\r\n[1]\r\n{}", "bucket_ids": []}, "Tick at least one bucket."),
         ({"retention_classes": "*\r\nvideo"}, "* already names every class"),
+        ({"trigger": "event"}, "Name the event that starts the clock"),
+        ({"event_type": "contract-ended"}, "Only a retention event has a type"),
         ({"window_start": "01:00:00"}, "State both ends of the window"),
         ({"period_number": "4001"}, "less than or equal to 4000"),
         ({"bucket_ids": [999_999]}, "Select a valid choice"),
