@@ -231,6 +231,7 @@ WEBHOOK_ALLOW_HTTP = env_bool("WEBHOOK_ALLOW_HTTP")
 WEBHOOK_ALLOW_CIDRS = env_list("WEBHOOK_ALLOW_CIDRS")
 WEBHOOKS_SETTLED_TASK = "ledger.tasks.notify"  # rung when events were settled
 HOLD_PLACED_TASK = "ledger.tasks.hold_placed"  # rung with each new legal hold
+STOP_PRESSED_TASK = "ledger.tasks.stop_pressed"  # rung each time the stop switch is pressed
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

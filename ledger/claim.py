@@ -8,10 +8,11 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from math import inf
 from typing import Any, Final
 
 from django.db import connection, transaction
@@ -23,7 +24,8 @@ from ledger.batch import Batch, Claimed, Target
 from ledger.failures import MAX_LEASE_LOSSES, SUSPECT_AFTER, Trouble
 from ledger.outcomes import Verdict, lock, write
 from retention import control, holds
-from retention.models import RetentionPolicy
+from retention.control import Stopped
+from retention.models import PolicyRevision, RetentionPolicy
 from retention.storage import VersionRef
 
 BATCH: Final = 1000
@@ -32,7 +34,9 @@ SEND_SECONDS: Final = 60  # from the claim: nothing is sent under its token late
 DELETE_SECONDS: Final = 60  # the longest that one delete call may take
 SPARE_SECONDS: Final = 120
 OLDEST_EVERY: Final = 10  # every so many turns the oldest due priority comes first, whatever it is
+NOT_NOW: Final = "Stopped, paused, suspended, or outside of its window."
 WAIT_FOR_OLDER: Final = (2.0, 60.0)  # seconds at least and at most, until older versions are due
+WAIT_ELSEWHERE: Final = 60.0  # seconds until a command is looked at again of which another bucket is stopped
 
 
 @cache
@@ -40,13 +44,14 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"[:100]
 
 
-def next_turn(bucket_id: int) -> tuple[int, list[int]] | None:
+def next_turn(bucket_id: int, idle: Collection[int] = ()) -> tuple[int, list[int]] | None:
     """The tenant whose turn it is in the bucket, and the priorities in the order in which to take them; None: nothing is due.
 
-    The most urgent priority that is due comes first, then who has waited longest.
+    The most urgent priority that is due comes first, then who has waited longest. `idle` tenants have no turn.
     """
+    parameters: dict[str, Any] = {"bucket": bucket_id, "oldest_every": OLDEST_EVERY, "idle": list(idle)}
     with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "turn.sql"), {"bucket": bucket_id, "oldest_every": OLDEST_EVERY})
+        cursor.execute(sqlfiles.read(__file__, "turn.sql"), parameters)
         row = cursor.fetchone()
     return (row[0], list(row[1])) if row else None
 
@@ -64,20 +69,18 @@ def claim(bucket_id: int, tenant_id: int, priorities: Sequence[int], settle_seco
         holds.share_lock(tenant_id)
         epoch, stopped = control.read(tenant_id)
         batch = Batch(tenant_id, bucket_id, epoch, now, begun + SEND_SECONDS, worker_name(), [], 0)
-        if stopped:
-            return batch
         lease = SEND_SECONDS + DELETE_SECONDS + settle_seconds + SPARE_SECONDS
-        refused = refusing(tenant_id)
+        refused = refusing(tenant_id, stopped, now)
         commands = list(take(bucket_id, tenant_id, priorities, lease, n, refused))
         batch.claimed = len(commands)
         if commands:
             take_over(commands, batch.worker)
             going, verdicts = sift(commands, tenant_id, refused)
-            batch.commands = [
-                each for each in going if each.inspect_due or (each.run_id, each.policy_id) not in refused
-            ]
-            kept = {each.id for each in batch.commands}
-            write(batch, verdicts + [Verdict.later(each, 0.0) for each in going if each.id not in kept])
+            waiting = [each for each in going if not each.inspect_due and refused.refuses(each)]
+            write(batch, verdicts + [Verdict.later(each, refused.seconds(each)) for each in waiting])
+            left = {each.id for each in waiting}
+            batch.commands = [each for each in going if each.id not in left]
+            batch.send_until = min(batch.send_until, begun + refused.seconds_open(batch.commands, now))
     return batch
 
 
@@ -94,7 +97,9 @@ def take(
         "order": array(priorities),
         "lease": lease,
         "paused": array(refused.runs),
-        "suspended": array(refused.policies),
+        "suspended": array(refused.policies | refused.stopped.policies),
+        "shut": array(refused.revisions),
+        "stopped": refused.stopped.whole or bucket_id in refused.stopped.buckets,
         "suspect_after": SUSPECT_AFTER,
     }
     for suspects, limit in ((False, n), (True, 1)):
@@ -129,7 +134,7 @@ def sift(commands: Sequence[Claimed], tenant_id: int, refused: "Refusing") -> tu
     checked = check([each.id for each in commands], tenant_id)
     for command in commands:
         command.targets = command.targets or [target_of(row) for row in checked[command.id]]
-    deleting = [each for each in commands if not each.inspect_due and (each.run_id, each.policy_id) not in refused]
+    deleting = [each for each in commands if not each.inspect_due and not refused.refuses(each)]
     kept = keeping.kept(deleting, tenant_id)
     going, verdicts = list[Claimed](), list[Verdict]()
     for command in commands:
@@ -186,33 +191,53 @@ def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
     with transaction.atomic():
         holds.share_lock(batch.tenant_id)
         batch.epoch, stopped = control.read(batch.tenant_id)
-        refused = refusing(batch.tenant_id)
-        _now, mine = lock(commands)
+        now, mine = lock(commands)
+        refused = refusing(batch.tenant_id, stopped, now)
         ours = [each for each in commands if each.id in mine]
         going, verdicts = sift(ours, batch.tenant_id, refused)
-        kept = [each for each in going if not stopped and (each.run_id, each.policy_id) not in refused]
+        kept = [each for each in going if not refused.refuses(each)]
         verdicts = [
             each if each.outcome else Verdict.not_sent(each.command, "Not now.", each.due_in or 0.0)
             for each in verdicts
         ]
         left = {each.id for each in kept}
-        verdicts += [Verdict.not_sent(each, "Stopped, paused or suspended.") for each in going if each.id not in left]
+        verdicts += [Verdict.not_sent(each, NOT_NOW) for each in going if each.id not in left]
         write(batch, verdicts)
     return kept
 
 
 @dataclass(frozen=True, slots=True)
 class Refusing:
-    """Runs that are paused, tripped or cancelled, and policies that are suspended: their commands wait."""
+    """Whose commands wait now, although they are due: those of runs that are paused, tripped or cancelled, of policies that
+    are suspended, of revisions whose execution window is closed, and what is stopped. `closing`: when open windows close.
+    """
 
     runs: frozenset[int]
     policies: frozenset[int]
+    revisions: frozenset[int]
+    closing: Mapping[int, datetime]
+    stopped: Stopped
 
-    def __contains__(self, ids: tuple[int, int]) -> bool:
-        return ids[0] in self.runs or ids[1] in self.policies
+    def refuses(self, command: Claimed) -> bool:
+        waits = command.run_id in self.runs or command.policy_id in self.policies
+        return waits or command.revision_id in self.revisions or self.stops(command)
+
+    def stops(self, command: Claimed) -> bool:
+        """A command is stopped with any bucket that one of its targets is still in."""
+        buckets = {target.bucket_id for target in command.targets if not target.gone_at}
+        return self.stopped.covers(command.policy_id, buckets)
+
+    def seconds(self, command: Claimed) -> float:
+        """How long a refused command is put off: not at all where a claim finds out without taking it."""
+        return WAIT_ELSEWHERE if self.stops(command) else 0.0
+
+    def seconds_open(self, commands: Sequence[Claimed], now: datetime) -> float:
+        """Seconds until the first window of the commands closes."""
+        ends = [self.closing[each.revision_id] for each in commands if each.revision_id in self.closing]
+        return (min(ends) - now).total_seconds() if ends else inf
 
 
-def refusing(tenant_id: int) -> Refusing:
+def refusing(tenant_id: int, stopped: Stopped, now: datetime) -> Refusing:
     """What of a tenant may not be executed now, although it is due."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -223,4 +248,11 @@ def refusing(tenant_id: int) -> Refusing:
         )
         runs = frozenset(row[0] for row in cursor.fetchall())
     suspended = RetentionPolicy.objects.filter(tenant_id=tenant_id, suspended_at__isnull=False)
-    return Refusing(runs, frozenset(suspended.values_list("pk", flat=True)))
+    ends = {each.pk: each.window.closes(now) for each in PolicyRevision.objects.with_window(tenant_id) if each.window}
+    return Refusing(
+        runs=runs,
+        policies=frozenset(suspended.values_list("pk", flat=True)),
+        revisions=frozenset(pk for pk, end in ends.items() if end is None),
+        closing={pk: end for pk, end in ends.items() if end is not None},
+        stopped=stopped,
+    )

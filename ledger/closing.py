@@ -7,8 +7,9 @@ from django.db import connection, transaction
 from django.db.models import Count
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, sqlfiles
+from cleanup_project.base import alarms, audit, sqlfiles
 from ledger.models import CleanupCommand, CleanupRun
+from ledger.runs import COUNTS
 from ledger.states import CommandState, RunState
 
 CHUNK: Final = 1000
@@ -44,14 +45,24 @@ def close(run_id: int) -> bool:
             return False
         counts = counts_of(run)
         if sum(counts.values()) != run.item_count:
+            alarms.notice(COUNTS, run, mismatch(run, counts))
             log.error("counts do not add up", run=run.key, items=run.item_count, counts=counts)
             return False
+        alarms.clear(COUNTS, run)
         CleanupRun.objects.filter(pk=run.pk).update(
             state=RunState.CLOSED, counts=counts, ended_at=Now(), end_reason="drained"
         )
         audit.record(action="run.closed", subject=run, by=None, after={"counts": counts})
     log.info("run closed", run=run.key, counts=counts)
     return True
+
+
+def mismatch(run: CleanupRun, counts: dict[str, int]) -> str:
+    told = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in sorted(counts.items()))
+    return (
+        f"The manifest has {run.item_count or 0:,} items, and {sum(counts.values()):,} have an outcome: {told or 'none'}. "
+        "The run stays open. Compare its commands and what was left out with its items, and report it."
+    )
 
 
 def counts_of(run: CleanupRun) -> dict[str, int]:

@@ -2,20 +2,20 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from cleanup_project.base import limits, queue, sqlfiles
-from ledger import claim, pace
+from ledger import breaker, claim, pace
 from ledger.batch import Batch
 from ledger.execute import Stores, execute
-from ledger.models import CleanupRun, Turn
+from ledger.models import CleanupRun
 from ledger.outcomes import Verdict
 from ledger.settle import Settled, settle
 from ledger.states import RunState
@@ -59,25 +59,25 @@ def drain(
     done = Drained()
     keep_what_is_loaded()
     with slot(bucket_id) as free, structlog.contextvars.bound_contextvars(bucket=bucket_id):
-        empty, tenants = 0, Turn.objects.filter(bucket=bucket_id).count()
-        while free and empty <= tenants:  # every tenant has had a turn, and none of them a command that may go on
+        idle = set[int]()  # tenants that had a turn, and nothing that may go on: this drain leaves them alone
+        while free:
             if time.monotonic() >= until:
                 done.more = True
                 break
-            before = done.claimed
-            if not step(bucket_id, done, stores) and (done.paused or done.more or not wait_for_due(bucket_id, until)):
+            going_on = step(bucket_id, done, stores, idle)
+            if not going_on and (done.paused or done.more or not wait_for_due(bucket_id, until, idle)):
                 break
-            empty = empty + 1 if done.claimed == before else 0
             progress(done)
     if done.claimed:
         log.info("drained", commands=done.commands, gone=done.gone, late=done.late, paused=done.paused)
     return done
 
 
-def wait_for_due(bucket_id: int, until: float) -> bool:
+def wait_for_due(bucket_id: int, until: float, idle: Collection[int]) -> bool:
     """Wait for a command that is due within SOON seconds, rather than leave it to a later sweep; False: there is none."""
+    parameters: dict[str, Any] = {"bucket": bucket_id, "soon": SOON, "idle": list(idle)}
     with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "due_soon.sql"), {"bucket": bucket_id, "soon": SOON})
+        cursor.execute(sqlfiles.read(__file__, "due_soon.sql"), parameters)
         (seconds,) = cursor.fetchone()
     if seconds is None or time.monotonic() + seconds >= until:
         return False
@@ -85,10 +85,10 @@ def wait_for_due(bucket_id: int, until: float) -> bool:
     return True
 
 
-def step(bucket_id: int, done: Drained, stores: Stores) -> bool:
-    """One turn: False where the bucket should be left alone now."""
+def step(bucket_id: int, done: Drained, stores: Stores, idle: set[int]) -> bool:
+    """One turn: False where the bucket should be left alone now. A tenant whose turn was for nothing becomes idle."""
     bucket = Bucket.objects.get(pk=bucket_id)
-    turn = claim.next_turn(bucket_id)
+    turn = claim.next_turn(bucket_id, idle)
     if turn is None:
         return False
     size = min(claim.BATCH, max(1, bucket.keys_per_second))
@@ -99,10 +99,13 @@ def step(bucket_id: int, done: Drained, stores: Stores) -> bool:
     targets = sum(len(each.targets) for each in batch.commands)
     pace.correct(bucket_id, targets - size)
     done.claimed += batch.claimed
+    if not batch.claimed:
+        idle.add(batch.tenant_id)
     if not batch.commands:
         return True
     executed = execute(batch, stores)
     done.add(settle_surely(batch, executed.verdicts))
+    breaker.judge(bucket_id, {each.command.run_id for each in executed.verdicts if each.is_tried})
     if executed.throttled:
         pace.slow_down(bucket_id)
     else:

@@ -42,6 +42,20 @@ class Rule:
     charged: bool = True
 
 
+# What says nothing of the health of a run or a bucket: protection that does its work, a pace that was too fast, faults of a
+# worker's own, and what was decided before the store was asked for anything.
+BLAMELESS: Final[frozenset[str]] = frozenset(
+    {
+        FailureClass.THROTTLED,
+        FailureClass.CREDENTIALS,
+        FailureClass.LOCKED,
+        FailureClass.LEGAL_HOLD,
+        Trouble.ALREADY_ABSENT,
+        Trouble.OLDER_VERSION,
+        Trouble.WORKER_LOST,
+    }
+)
+
 RULES: Final[dict[str, Rule]] = {
     FailureClass.TRANSIENT: Rule(
         Then.RETRY, "The store kept failing. See whether it is healthy, then replay.", budget=8

@@ -6,10 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from cleanup_project.base import clock
+from cleanup_project.base.canonical import instant
 from ledger.models import CleanupCommand, CleanupRun, SkippedItem
 from ledger.states import CommandState, RunState
-from retention import control
-from retention.models import ObjectVersion
+from retention.models import ObjectVersion, StopSwitch
 from webhooks.models import Delivery
 
 UNSTOPPED_BY_RUN = {
@@ -59,11 +59,12 @@ def of_ready(command: CleanupCommand) -> Next:
             "A worker has it. Should that end without an answer, another takes over.",
             command.lease_until,
         )
-    if control.read(command.tenant_id)[1]:
-        return Next(Turn.PERSON, "The stop switch is on: somebody with the right rearm lifts it.")
-    if command.inspect_due is not None:  # a look sends nothing: neither a pause nor a suspension stops it
+    if command.inspect_due is not None:  # a look sends nothing: no stop, pause, suspension or window keeps it back
         at = max(command.inspect_due, command.due_at)
         return Next(Turn.AUTOMATIC, "What became of an earlier request is looked at, before anything else.", at)
+    stopped = stopped_by(command)
+    if stopped:
+        return Next(Turn.PERSON, f"{stopped} Somebody with the right rearm lifts it.")
     run = RunState(command.run.state)
     if run in UNSTOPPED_BY_RUN:
         return Next(Turn.PERSON, UNSTOPPED_BY_RUN[run])
@@ -72,9 +73,24 @@ def of_ready(command: CleanupCommand) -> Next:
         return Next(Turn.PERSON, words)
     if run is RunState.CANCELLED:
         return Next(Turn.AUTOMATIC, "Its run was cancelled: it is withdrawn.")
+    window = command.revision.window
+    if window is not None and window.closes(now) is None:
+        opens = window.opens(max(now, command.due_at))
+        return Next(Turn.AUTOMATIC, "The execution window of its policy is closed: it waits until that opens.", opens)
     if command.due_at > now:
         return Next(Turn.AUTOMATIC, "It is tried again." if command.claims else "It is executed.", command.due_at)
     return Next(Turn.AUTOMATIC, "It is due: the next drain of its bucket takes it.")
+
+
+def stopped_by(command: CleanupCommand) -> str:
+    """Who has stopped it, since when and why, in words; nothing, where no switch is on."""
+    buckets = {command.bucket_id, *command.targets.filter(gone_at=None).values_list("bucket_id", flat=True)}
+    switches = StopSwitch.objects.active().concerning(command.tenant_id, command.policy_id, buckets)
+    found = switches.select_related("pressed_by", "tenant", "bucket", "policy").order_by("pk")
+    return " ".join(
+        f"Stopped by {each.pressed_by or 'the system'} since {instant(each.pressed_at)} ({each}): {each.reason}"
+        for each in found
+    )
 
 
 def of_held(command: CleanupCommand) -> Next:

@@ -15,8 +15,8 @@ from cleanup_project.base import sqlfiles
 from cleanup_project.base.arrays import array
 from ledger import retry
 from ledger.batch import Batch, Claimed
-from ledger.failures import Then, rule_of
-from ledger.models import Attempt, CleanupCommand, RunTally
+from ledger.failures import BLAMELESS, Then, rule_of
+from ledger.models import Attempt, CleanupCommand, OutcomeTally, RunTally
 from ledger.states import CommandState
 from retention.storage import FailureClass
 
@@ -44,6 +44,16 @@ class Verdict:
     held_until: datetime | None = None
     hold_id: int | None = None
     reason: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts against the health of its run and bucket."""
+        return self.outcome in (Outcome.FAILED, Outcome.AMBIGUOUS) and self.failure_class not in BLAMELESS
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether it counts at all: an answer of the store decided it."""
+        return self.is_failure or self.outcome in (Outcome.DELETED, Outcome.BY_ABSENCE)
 
     @classmethod
     def gone(cls, command: Claimed, outcome: Attempt.Outcome, *, sent: bool) -> Self:
@@ -249,6 +259,16 @@ def tally(verdicts: Sequence[Verdict]) -> None:
             "INSERT INTO ledger_runtally (run_id, outcome, commands) VALUES (%s, %s, %s)",
             [(run, outcome, number) for (run, outcome), number in counts.items()],
         )
+
+
+def tally_health(batch: Batch, verdicts: Sequence[Verdict]) -> None:
+    """Tell the circuit breakers what was tried and what of it failed, as rows of their own."""
+    tried = Counter(each.command.run_id for each in verdicts if each.is_tried)
+    failed = Counter(each.command.run_id for each in verdicts if each.is_failure)
+    OutcomeTally.objects.bulk_create(
+        OutcomeTally(run_id=run, bucket_id=batch.bucket_id, tried=number, failed=failed[run])
+        for run, number in tried.items()
+    )
 
 
 def tally_back(run_id: int, state: str) -> None:

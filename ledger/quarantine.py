@@ -13,11 +13,11 @@ from django.db.models.functions import Now
 from cleanup_project.base import audit, clock
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
-from ledger import claim, outcomes, publish
+from ledger import claim, next_action, outcomes, publish
 from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted, NotReplayable
 from ledger.models import CleanupCommand, CleanupRun, CommandTarget, DeadLetter, Decision
 from ledger.states import CommandState, RunState
-from retention import control, governing, holds
+from retention import governing, holds
 from retention.eligibility import WORDS, judge
 from retention.models import ObjectVersion, PolicyRevision, RetentionPolicy
 from retention.why import facts_of, surroundings_of
@@ -129,9 +129,10 @@ def taken_up(command: CleanupCommand) -> str:
 
 
 def nothing_keeps(command: CleanupCommand) -> None:
-    """The stop switch, and of every target the holds and the enforcement, as the claim will look at them."""
-    if control.read(command.tenant_id)[1]:
-        raise NotReplayable(f"The stop switch of {command.tenant} is on: have it lifted first.")
+    """The stop switches, and of every target the holds and the enforcement, as the claim will look at them."""
+    stopped = next_action.stopped_by(command)
+    if stopped:
+        raise NotReplayable(f"{stopped} Have it lifted first.")
     facts = [row[-4:] for row in claim.check([command.pk], command.tenant_id)[command.pk]]
     if len(facts) != command.target_count:
         raise NotReplayable("Its targets are not on record any more: a later run must find the object again.")

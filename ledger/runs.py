@@ -1,4 +1,4 @@
-"""Runs: open, approve, pause, resume, cancel, and what follows a manifest's sealing."""
+"""Runs: open, approve, pause, resume, re-arm, cancel, and what follows a manifest's sealing."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,13 +9,16 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock, queue
+from cleanup_project.base import alarms, audit, clock, queue
 from cleanup_project.base.models import User
 from ledger.exceptions import IdempotencyConflict, LedgerError, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
 from retention import control, enforcement, governing, holds, scan
 from retention.models import PolicyRevision, RetentionPolicy
+
+TRIPPED = "run.tripped"  # alarms
+COUNTS = "run.counts"
 
 log = structlog.get_logger(__name__)
 
@@ -135,6 +138,16 @@ def used_revisions(run: CleanupRun) -> list[PolicyRevision]:
     return list(PolicyRevision.objects.filter(pk__in={stream["revision_id"] for stream in run.streams}).order_by("pk"))
 
 
+def window_opens(run: CleanupRun) -> datetime | None:
+    """When the next execution window of a draining run opens; None where one is open, or the run does not drain."""
+    if run.state != RunState.DRAINING:
+        return None
+    windows = [each.window for each in used_revisions(run)]
+    now = clock.now()
+    found = [each.opens(now) if each else now for each in windows]
+    return min(found) if found and min(found) > now else None
+
+
 def authorised_state(used: Sequence[PolicyRevision]) -> RunState:
     return RunState.COOLING_OFF if any(each.cooling_off_minutes for each in used) else RunState.AUTHORISED
 
@@ -200,25 +213,35 @@ def authorise_cooled() -> int:
 
 def pause(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
     """Nothing more of the run is sent until somebody resumes it; what was sent may still be executed."""
-    return steer(run, by, reason, "pause", RunState.DRAINING, RunState.PAUSED)
+    return steer(run, by, reason, "pause", "operate", RunState.DRAINING, RunState.PAUSED)
 
 
 def resume(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
     """Go on with a paused run."""
-    return steer(run, by, reason, "resume", RunState.PAUSED, RunState.DRAINING)
+    return steer(run, by, reason, "resume", "operate", RunState.PAUSED, RunState.DRAINING)
 
 
-def steer(run: CleanupRun, by: User, reason: str, verb: str, source: RunState, target: RunState) -> CleanupRun:
-    if not by.has_perm("base.operate"):
-        raise LedgerError(f"{by} may not {verb} runs: no role of theirs has the right operate.")
+def rearm(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
+    """Go on with a run that the circuit breaker has tripped; it counts anew from now on."""
+    with transaction.atomic():
+        run = steer(run, by, reason, "re-arm", "rearm", RunState.TRIPPED, RunState.DRAINING, rearmed_at=Now())
+        alarms.clear(TRIPPED, run)
+    return run
+
+
+def steer(
+    run: CleanupRun, by: User, reason: str, verb: str, right: str, source: RunState, target: RunState, **fields: Any
+) -> CleanupRun:
+    if not by.has_perm(f"base.{right}"):
+        raise LedgerError(f"{by} may not {verb} runs: no role of theirs has the right {right}.")
     if not reason.strip():
         raise LedgerError(f"State a reason: why {verb} the run?")
     with transaction.atomic():
-        control.bump(run.tenant_id)
         run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run.pk)
         if run.state != source:
             raise LedgerError(f"{run} is {run.get_state_display()}: only a run that is {source} can {verb}.")
-        CleanupRun.objects.filter(pk=run.pk).update(state=target)
+        control.bump(run.tenant_id)
+        CleanupRun.objects.filter(pk=run.pk).update(state=target, **fields)
         audit.record(action=f"run.{target}", subject=run, by=by, reason=reason, before={"state": source})
         queue.wake("ledger.tasks.publish", run.pk)
     run.refresh_from_db()
@@ -238,6 +261,8 @@ def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
         control.bump(run.tenant_id)
         before = locked.state
         CleanupRun.objects.filter(pk=run.pk).update(state=RunState.CANCELLED, ended_at=Now(), end_reason=reason)
+        for alarm in (TRIPPED, COUNTS):
+            alarms.clear(alarm, run)
         audit.record(
             action="run.cancelled",
             subject=run,

@@ -63,6 +63,7 @@ def settle(batch: Batch, verdicts: Sequence[Verdict]) -> Settled:
         if gone:
             confirm(batch, gone, now)
         late = record_late(batch, late)
+        outcomes.tally_health(batch, ours)
     if late:
         log.warning("results under lost leases", commands=len(late))
     return Settled(len(ours), len(gone), len(late))

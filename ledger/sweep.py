@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import queue
-from ledger import closing, drain, inflight, runs
+from ledger import breaker, closing, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from webhooks import sweep as webhooks
@@ -24,8 +24,10 @@ def sweep() -> Mapping[str, int]:
         "late_evidence": ring_each("ledger.tasks.reconcile", [None] if late_evidence() else []),
         "holds": ring_each("ledger.tasks.hold_placed", inflight.unreported()),
         "in_flight_ended": inflight.ended(),
+        "stops": ring_each("ledger.tasks.stop_pressed", stops.unreported()),
         **webhooks.sweep(),
         "notified": closing.notify(),
+        "tripped": breaker.judge_all(),
         "closed": closing.close_drained(),
     }
 

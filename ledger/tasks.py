@@ -1,7 +1,7 @@
 """What the queue calls. Each entry point calls one verb."""
 
 from cleanup_project.base import limits, queue
-from ledger import closing, inflight, manifest, schedule
+from ledger import closing, inflight, manifest, schedule, stops
 from ledger import drain as draining
 from ledger import publish as publishing
 from ledger import reconcile as reconciling
@@ -52,6 +52,12 @@ def reconcile() -> None:
 def hold_placed(hold_id: int) -> None:
     """Report what is in flight under a new hold, and hold what waits."""
     inflight.placed(hold_id)
+
+
+@queue.task(queue=queue.WORK)
+def stop_pressed(switch_id: int) -> None:
+    """Report what is in flight under a stop switch that was pressed."""
+    stops.pressed(switch_id)
 
 
 @queue.task(queue=queue.CONTROL)

@@ -1,5 +1,5 @@
 """Runs, manifests, commands, quarantine and receipts in the admin: read, and decided about through the verbs alone."""
 
-from ledger.admin import commands, erasure, holdreports, manifests, quarantine, receipts, runs, slots
+from ledger.admin import commands, erasure, holdreports, manifests, quarantine, receipts, runs, slots, stops
 
-__all__ = ["commands", "erasure", "holdreports", "manifests", "quarantine", "receipts", "runs", "slots"]
+__all__ = ["commands", "erasure", "holdreports", "manifests", "quarantine", "receipts", "runs", "slots", "stops"]

@@ -34,6 +34,7 @@ VERBS = {
     "approve": {RunState.NEEDS_APPROVAL},
     "pause": {RunState.DRAINING},
     "resume": {RunState.PAUSED},
+    "rearm": {RunState.TRIPPED},
     "cancel": set(RUN_OPEN),
 }
 LISTS: dict[type[Model], str] = {
@@ -112,6 +113,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
             self.verb_url("approve", self.approve_view),
             self.verb_url("pause", self.pause_view),
             self.verb_url("resume", self.resume_view),
+            self.verb_url("rearm", self.rearm_view),
             self.verb_url("cancel", self.cancel_view),
         ]
         return [download, *verbs, *super().get_urls()]
@@ -124,7 +126,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
                 yield Tool(label, reverse("admin:ledger_cleanuprun_manifest", args=[obj.pk, form]))
         for verb, states in VERBS.items():
             if RunState(obj.state) in states and MAY[verb](request, obj):
-                yield Tool(verb.capitalize(), reverse(f"admin:ledger_cleanuprun_{verb}", args=[obj.pk]))
+                yield Tool(named(verb), reverse(f"admin:ledger_cleanuprun_{verb}", args=[obj.pk]))
 
     def approve_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
@@ -150,6 +152,10 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     def resume_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         about = "What is due goes on at once."
         return self.with_reason(request, object_id, "resume", runs.resume, "resumed", about)
+
+    def rearm_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        about = "What is due goes on at once, and the circuit breaker counts anew. Repair first what made it trip."
+        return self.with_reason(request, object_id, "rearm", runs.rearm, "re-armed", about)
 
     def cancel_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         about = "A cancelled run never goes on. Its manifest stays, and a later run may find the same objects again."
@@ -191,8 +197,8 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
             request,
             form,
             act,
-            title=f"{verb.capitalize()} a run",
-            button=f"{verb.capitalize()} the run",
+            title=f"{named(verb)} a run",
+            button=f"{named(verb)} the run",
             fieldsets=[*self.get_fieldsets(request, obj), ("Your decision", {"fields": fields})],
             readonly=self.get_readonly_fields(request, obj),
             about=about,
@@ -203,7 +209,11 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     def state_pill(self, obj: CleanupRun) -> SafeString:
         state = RunState(obj.state)
         pill = display.pill(obj.get_state_display(), KINDS.get(state, "plain"))
-        return format_html('<span title="{}">{}</span>', RUN_MEANING[state], pill)
+        shown = format_html('<span title="{}">{}</span>', RUN_MEANING[state], pill)
+        opens = runs.window_opens(obj)
+        if opens is None:
+            return shown
+        return format_html("{} {} {}", shown, display.pill("waits for its window", "waiting"), display.moment(opens))
 
     @admin.display(description="tallies over its parts")
     def tallies(self, obj: CleanupRun) -> SafeString:
@@ -246,6 +256,10 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         return display.cut(table, len(obj.streams) - len(shown), "streams")
 
 
+def named(verb: str) -> str:
+    return "Re-arm" if verb == "rearm" else verb.capitalize()
+
+
 def may_approve(request: HttpRequest, run: CleanupRun) -> bool:
     return request.user.has_perm("base.approve_run") and run.opened_by_id != request.user.pk
 
@@ -254,8 +268,14 @@ def may_operate(request: HttpRequest, run: CleanupRun) -> bool:
     return request.user.has_perm("base.operate")
 
 
+def may_rearm(request: HttpRequest, run: CleanupRun) -> bool:
+    return request.user.has_perm("base.rearm")
+
+
 def may_cancel(request: HttpRequest, run: CleanupRun) -> bool:
     return request.user.has_perm("base.approve_run") or request.user.has_perm("base.operate")
 
 
-MAY = {"approve": may_approve, "pause": may_operate, "resume": may_operate, "cancel": may_cancel}
+MAY = {
+    "approve": may_approve, "pause": may_operate, "resume": may_operate, "rearm": may_rearm, "cancel": may_cancel,
+}  # fmt: skip

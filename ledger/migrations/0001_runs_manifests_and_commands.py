@@ -1,3 +1,4 @@
+import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import ledger.states
@@ -102,6 +103,7 @@ class Migration(migrations.Migration):
                 ('authorised_at', models.DateTimeField(blank=True, null=True)),
                 ('authorisation', models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")),
                 ('cooling_until', models.DateTimeField(blank=True, null=True)),
+                ('rearmed_at', models.DateTimeField(blank=True, help_text='Since when the circuit breaker counts; empty: from the beginning.', null=True)),
                 ('published_parts', models.PositiveIntegerField(db_default=0, default=0)),
                 ('counts', models.JSONField(blank=True, help_text='Items by outcome when it closed.', null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
@@ -294,6 +296,33 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name_plural': 'run tallies',
+            },
+        ),
+        migrations.CreateModel(
+            name='OutcomeTally',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('tried', models.PositiveIntegerField()),
+                ('failed', models.PositiveIntegerField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('bucket', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.cleanuprun')),
+            ],
+            options={
+                'verbose_name_plural': 'outcome tallies',
+                'indexes': [models.Index(fields=['run', 'at'], name='outcomes_of_run'), models.Index(fields=['bucket', 'at'], name='outcomes_of_bucket')],
+            },
+        ),
+        migrations.CreateModel(
+            name='StopReport',
+            fields=[
+                ('switch', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='report', serialize=False, to='retention.stopswitch')),
+                ('reported_at', models.DateTimeField()),
+                ('commands', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None)),
+                ('tokens', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None)),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('commands__len', models.F('tokens__len'))), name='stop_report_paired')],
             },
         ),
         migrations.CreateModel(
@@ -583,6 +612,6 @@ class Migration(migrations.Migration):
         sqlfiles.append_only(
             "ledger_erasuretarget", "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
             "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",
-            "ledger_scheduleslot",
+            "ledger_scheduleslot", "ledger_outcometally", "ledger_stopreport",
         ),
     ]

@@ -10,10 +10,11 @@ from ledger.models.command import (
 from ledger.models.erasure import ErasureRequest, ErasureTarget
 from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
-from ledger.models.pace import Pace, RunTally, Turn
+from ledger.models.pace import OutcomeTally, Pace, RunTally, Turn
 from ledger.models.receipt import Receipt, ReceiptLocator, TenantSalt
 from ledger.models.run import CleanupRun
 from ledger.models.slot import ScheduleSlot
+from ledger.models.stop import StopReport
 
 __all__ = [
     "Attempt",
@@ -30,6 +31,7 @@ __all__ = [
     "Incident",
     "ManifestItem",
     "ManifestPart",
+    "OutcomeTally",
     "Pace",
     "Receipt",
     "ReceiptLocator",
@@ -37,6 +39,7 @@ __all__ = [
     "RunTally",
     "ScheduleSlot",
     "SkippedItem",
+    "StopReport",
     "TenantSalt",
     "Turn",
 ]

@@ -51,3 +51,26 @@ class RunTally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id}: {self.commands} {self.outcome}"
+
+
+class OutcomeTally(models.Model):
+    """What one settlement tells the circuit breakers of a run and of a bucket. Insert-only, as run tallies are.
+
+    `tried`: outcomes that the store's answers decided; `failed`: those of them that speak of something broken.
+    """
+
+    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    tried = models.PositiveIntegerField()
+    failed = models.PositiveIntegerField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name_plural = "outcome tallies"
+        indexes = [
+            models.Index(fields=["run", "at"], name="outcomes_of_run"),
+            models.Index(fields=["bucket", "at"], name="outcomes_of_bucket"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}, {self.bucket_id}: {self.failed} of {self.tried} failed"

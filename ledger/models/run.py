@@ -59,6 +59,9 @@ class CleanupRun(models.Model):
     )
     authorisation = models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")
     cooling_until = models.DateTimeField(null=True, blank=True)
+    rearmed_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when the circuit breaker counts; empty: from the beginning."
+    )
     published_parts = models.PositiveIntegerField(default=0, db_default=0)
     counts = models.JSONField(null=True, blank=True, help_text="Items by outcome when it closed.")
     ended_at = models.DateTimeField(null=True, blank=True)

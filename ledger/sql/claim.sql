@@ -1,6 +1,6 @@
 -- Claim due commands of one tenant in one bucket. Parameters: bucket, tenant, n, lease (seconds), order smallint[] (the
--- priorities, most wanted first), paused bigint[] (runs), suspended bigint[] (policies), suspects boolean,
--- suspect_after.
+-- priorities, most wanted first), paused bigint[] (runs), suspended bigint[] (policies), shut bigint[] (revisions outside of
+-- their window), stopped boolean (all of it), suspects boolean, suspect_after.
 -- now() bounds the index, which clock_timestamp() as a volatile function would not; the state is a literal, because a
 -- generic plan would not take the partial index for a parameter.
 WITH picked AS MATERIALIZED (
@@ -10,7 +10,8 @@ WITH picked AS MATERIALIZED (
         SELECT id, lease_until IS NOT NULL AS taken_over FROM ledger_cleanupcommand
         WHERE state = 'ready' AND bucket_id = %(bucket)s AND tenant_id = %(tenant)s AND priority = wanted.priority
             AND due_at <= now() AND (lease_until IS NULL OR lease_until < now())
-            AND (run_id <> ALL (%(paused)s::bigint[]) AND policy_id <> ALL (%(suspended)s::bigint[])
+            AND (NOT %(stopped)s AND run_id <> ALL (%(paused)s::bigint[]) AND policy_id <> ALL (%(suspended)s::bigint[])
+                AND revision_id <> ALL (%(shut)s::bigint[])
                 OR inspect_due IS NOT NULL OR lease_until IS NOT NULL) -- to be looked at, or given back
             AND (lease_losses >= %(suspect_after)s) = %(suspects)s
         ORDER BY due_at, id LIMIT %(n)s

@@ -1,4 +1,5 @@
--- Seconds until the next command of a bucket is due, if that is soon. Parameters: bucket, soon (seconds).
+-- Seconds until the next command of a bucket is due, if that is soon. Parameters: bucket, soon (seconds), idle
+-- bigint[] (tenants not to wait for).
 SELECT extract(epoch FROM min(next.due_at) - now())::float
 FROM ledger_turn t
 CROSS JOIN unnest(ARRAY[0, 1, 2]::smallint[]) AS p(priority)
@@ -8,4 +9,4 @@ CROSS JOIN LATERAL (
         AND c.due_at > now() AND c.due_at <= now() + %(soon)s * interval '1 s'
     ORDER BY c.due_at, c.id LIMIT 1
 ) next
-WHERE t.bucket_id = %(bucket)s
+WHERE t.bucket_id = %(bucket)s AND t.tenant_id <> ALL (%(idle)s::bigint[])

@@ -1,5 +1,6 @@
--- Take the next turn in a bucket. Parameters: bucket, oldest_every. Turns are counted for the whole bucket: every so many,
--- whoever has waited longest comes, even where others always have something more urgent.
+-- Take the next turn in a bucket. Parameters: bucket, oldest_every, idle bigint[] (tenants that have no turn). Turns are
+-- counted for the whole bucket: every so many, whoever has waited longest comes, even where others always have something more
+-- urgent.
 WITH taken AS MATERIALIZED (
     SELECT mod(sum(turns) + 1, %(oldest_every)s) = 0 AS oldest FROM ledger_turn WHERE bucket_id = %(bucket)s
 ),
@@ -19,7 +20,7 @@ waiting AS (
             ORDER BY c.due_at, c.id LIMIT 1
         ) head
     ) due
-    WHERE t.bucket_id = %(bucket)s AND due.priorities IS NOT NULL
+    WHERE t.bucket_id = %(bucket)s AND t.tenant_id <> ALL (%(idle)s::bigint[]) AND due.priorities IS NOT NULL
 ),
 chosen AS (
     SELECT t.id FROM ledger_turn t JOIN waiting w ON w.id = t.id

@@ -38,10 +38,10 @@ class BucketAdmin(SettingsAdmin[Bucket]):
     search_fields = ("name",)
     readonly_fields = ("versioning", "object_lock", "observed_at", "created_at")
     fixed_fields = ("name", "endpoint_url")  # the catalogue and every manifest mean this very bucket
-    empty_words = {"endpoint_url": "Amazon S3"}
+    empty_words = {"endpoint_url": "Amazon S3", "breaker_percent": "none: opted out"}
     fieldsets = (
         (None, {"fields": ("name", "endpoint_url", "region", "addressing_style", "credential_profile")}),
-        ("Pace", {"fields": ("keys_per_second", "settle_seconds")}),
+        ("Pace", {"fields": ("keys_per_second", "settle_seconds", "breaker_percent")}),
         ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
     )
 

@@ -35,6 +35,7 @@ DESTRUCTION = (
     "remove_expired_markers",
     "evidence_max_age_hours",
     "priority",
+    ("breaker_percent", "breaker_minimum"),
 )
 CAPS = (("cap_objects", "cap_bytes", "cap_share_percent"),)
 FORCE = ("retroactive", "effective_from")
@@ -65,7 +66,8 @@ class DraftForm(ScopeForm):
             "period_number", "period_unit", "cutoff", "keep_newest", "retain_permanently", "authorisation",
             "cooling_off_minutes",
             "window_days", "window_start", "window_end", "window_zone", "already_absent", "remove_expired_markers",
-            "evidence_max_age_hours", "priority", "cap_objects", "cap_bytes", "cap_share_percent", "effective_from",
+            "evidence_max_age_hours", "priority", "breaker_percent", "breaker_minimum",
+            "cap_objects", "cap_bytes", "cap_share_percent", "effective_from",
         )  # fmt: skip
         field_classes = {"effective_from": forms.SplitDateTimeField}
         widgets = {
@@ -203,6 +205,7 @@ class PolicyRevisionAdmin(ScopeColumns, VerbPages[PolicyRevision], ReadOnlyAdmin
     )  # fmt: skip
     list_select_related = ("policy", "author", "published_by")
     ordering = ("policy__code", "-number")
+    empty_words = {"breaker_percent": "none: opted out", "window_days": "every day"}
     exact_search = ("policy__code",)
     search_help_text = "A policy code, exactly."
     refusals = (RetentionError,)

@@ -43,6 +43,7 @@ class Migration(migrations.Migration):
                 ('credential_profile', models.CharField(blank=True, help_text='Profile in the AWS configuration of the workers; empty for their default.', max_length=128)),
                 ('keys_per_second', models.PositiveIntegerField(default=1000, help_text='Deletions a second at the most; each key counts as one.', validators=[django.core.validators.MinValueValidator(1)])),
                 ('settle_seconds', models.PositiveIntegerField(default=60, help_text='How long the store may go on executing a request that we lost sight of.')),
+                ('breaker_percent', models.PositiveSmallIntegerField(blank=True, default=50, help_text='Where more than this share fails within five minutes, the bucket is stopped; empty: it never is.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(99)])),
                 ('versioning', models.CharField(choices=[('unknown', 'Unknown'), ('enabled', 'Enabled'), ('suspended', 'Suspended'), ('unversioned', 'Unversioned')], default='unknown', editable=False, help_text='As observed.', max_length=11)),
                 ('object_lock', models.BooleanField(editable=False, help_text='As observed.', null=True)),
                 ('observed_at', models.DateTimeField(editable=False, null=True)),
@@ -50,7 +51,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
-                'constraints': [models.UniqueConstraint(fields=('endpoint_url', 'name'), name='bucket_unique'), models.CheckConstraint(condition=models.Q(('keys_per_second__gte', 1)), name='bucket_rate_positive')],
+                'constraints': [models.UniqueConstraint(fields=('endpoint_url', 'name'), name='bucket_unique'), models.CheckConstraint(condition=models.Q(('keys_per_second__gte', 1)), name='bucket_rate_positive'), models.CheckConstraint(condition=models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR'), name='bucket_breaker')],
             },
         ),
         migrations.CreateModel(
@@ -166,13 +167,15 @@ class Migration(migrations.Migration):
                 ('already_absent', models.CharField(choices=[('review', 'Review'), ('success', 'Success')], default='review', max_length=7)),
                 ('authorisation', models.CharField(choices=[('approval', 'approval for each run'), ('standing', 'Standing')], default='approval', max_length=8)),
                 ('cooling_off_minutes', models.PositiveIntegerField(default=0)),
-                ('window_days', models.CharField(blank=True, help_text='For example mon,tue,wed; empty: every day.', max_length=27)),
-                ('window_start', models.TimeField(blank=True, null=True)),
-                ('window_end', models.TimeField(blank=True, null=True)),
-                ('window_zone', models.CharField(default='UTC', max_length=64)),
+                ('window_days', models.CharField(blank=True, help_text='On which a window opens, for example mon,tue,wed; empty: every day.', max_length=27)),
+                ('window_start', models.TimeField(blank=True, help_text='Nothing is destroyed outside of the window.', null=True)),
+                ('window_end', models.TimeField(blank=True, help_text='Before the start: on the day after.', null=True)),
+                ('window_zone', models.CharField(default='UTC', help_text='For example Europe/Berlin.', max_length=64)),
                 ('cap_objects', models.PositiveBigIntegerField(default=100000)),
                 ('cap_bytes', models.PositiveBigIntegerField(default=1099511627776)),
                 ('cap_share_percent', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)])),
+                ('breaker_percent', models.PositiveSmallIntegerField(blank=True, default=20, help_text='A run of which more than this share fails is stopped until somebody re-arms it; empty: it never is.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(99)])),
+                ('breaker_minimum', models.PositiveIntegerField(default=50, help_text='Outcomes before the share is looked at.', validators=[django.core.validators.MinValueValidator(1)])),
                 ('priority', models.PositiveSmallIntegerField(default=1, help_text='0 first, 2 last; urgent erasure is 0.', validators=[django.core.validators.MaxValueValidator(2)])),
                 ('evidence_max_age_hours', models.PositiveIntegerField(default=24, help_text="How old a listing may be that proves a version's presence before it is destroyed.")),
                 ('retroactive', models.BooleanField(help_text='Yes: also objects stored before the effective date. No: those stay with the predecessor.')),
@@ -215,12 +218,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('tenant', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='control', serialize=False, to='retention.tenant')),
                 ('epoch', models.BigIntegerField(db_default=0, default=0)),
-                ('stopped_at', models.DateTimeField(blank=True, help_text='The stop switch: nothing is destroyed.', null=True)),
-                ('stopped_reason', models.TextField(blank=True, db_default='', default='')),
             ],
-            options={
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('stopped_at', None), ('stopped_reason', '')), models.Q(('stopped_at__isnull', False), models.Q(('stopped_reason', ''), _negated=True)), _connector='OR'), name='control_stopped_with_reason')],
-            },
         ),
         migrations.CreateModel(
             name='Enforcement',
@@ -408,6 +406,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(('breaker_minimum__gte', 1), models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR')), name='revision_breaker'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('window_end', None), ('window_start', None)), models.Q(('window_end__isnull', False), ('window_start__isnull', False)), _connector='OR'), name='revision_window_whole'),
         ),
         migrations.AddConstraint(
@@ -418,10 +420,37 @@ class Migration(migrations.Migration):
             model_name='objectversion',
             index=models.Index(condition=models.Q(('gone_reason', 'destroyed')), fields=['tenant', 'gone_at'], name='destroyed_since'),
         ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(('window_days__regex', '^((mon|tue|wed|thu|fri|sat|sun)(,(mon|tue|wed|thu|fri|sat|sun))*)?$'), models.Q(('window_zone', ''), _negated=True), models.Q(('window_start', None), models.Q(('window_start', models.F('window_end')), _negated=True), _connector='OR')), name='revision_window'),
+        ),
+        migrations.CreateModel(
+            name='StopSwitch',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('scope', models.CharField(choices=[('everything', 'Everything'), ('tenant', 'one tenant'), ('bucket', 'one bucket'), ('policy', 'one policy')], max_length=10)),
+                ('reason', models.TextField(help_text='Kept for ever, and shown on every page until it is lifted.')),
+                ('pressed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('lifted_at', models.DateTimeField(blank=True, null=True)),
+                ('lift_reason', models.TextField(blank=True, db_default='', default='')),
+                ('bucket', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('lifted_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('policy', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.retentionpolicy')),
+                ('pressed_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'stop switch',
+                'verbose_name_plural': 'stop switches',
+                'ordering': ['-id'],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('bucket', None), ('policy', None), ('scope', 'everything'), ('tenant', None)), models.Q(('bucket', None), ('policy', None), ('scope', 'tenant'), ('tenant__isnull', False)), models.Q(('bucket__isnull', False), ('policy', None), ('scope', 'bucket'), ('tenant', None)), models.Q(('bucket', None), ('policy__isnull', False), ('scope', 'policy'), ('tenant', None)), _connector='OR'), name='stop_names_its_scope'), models.UniqueConstraint(condition=models.Q(('lifted_at', None)), fields=('scope', 'tenant', 'bucket', 'policy'), name='stop_once', nulls_distinct=False, violation_error_message='It is stopped already: its switch stands on top of every page.'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='stop_explained'), models.CheckConstraint(condition=models.Q(models.Q(('lift_reason', ''), ('lifted_at', None), ('lifted_by', None)), models.Q(('lifted_at__gte', models.F('pressed_at')), ('lifted_at__isnull', False), ('lifted_by__isnull', False), models.Q(('lift_reason', ''), _negated=True)), _connector='OR'), name='stop_lifted_by_somebody')],
+            },
+        ),
         sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
         sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
         sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold() CASCADE"),
         sqlfiles.run(__file__, "retention_event_guard.sql", undo="DROP FUNCTION guard_retention_event() CASCADE"),
         sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),
+        sqlfiles.run(__file__, "stop_guard.sql", undo="DROP FUNCTION guard_stop(), guard_new_stop() CASCADE"),
         sqlfiles.append_only("retention_holdprefix"),
     ]

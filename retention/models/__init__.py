@@ -6,7 +6,7 @@ from retention.models.catalogue import (
     Role,
     Tenant,
 )
-from retention.models.control import Control
+from retention.models.control import Control, StopSwitch
 from retention.models.disposition import Disposition
 from retention.models.event import RetentionEvent
 from retention.models.hold import HoldPrefix, LegalHold
@@ -29,5 +29,6 @@ __all__ = [
     "RetentionPolicy",
     "Role",
     "Scoped",
+    "StopSwitch",
     "Tenant",
 ]

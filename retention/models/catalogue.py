@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator, RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -60,6 +60,10 @@ class Bucket(models.Model):
     settle_seconds = models.PositiveIntegerField(
         default=60, help_text="How long the store may go on executing a request that we lost sight of."
     )
+    breaker_percent = models.PositiveSmallIntegerField(
+        default=50, null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(99)],
+        help_text="Where more than this share fails within five minutes, the bucket is stopped; empty: it never is.",
+    )  # fmt: skip
     versioning = models.CharField(
         max_length=11, choices=Versioning, default=Versioning.UNKNOWN, editable=False, help_text="As observed."
     )
@@ -72,6 +76,9 @@ class Bucket(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["endpoint_url", "name"], name="bucket_unique"),
             models.CheckConstraint(condition=Q(keys_per_second__gte=1), name="bucket_rate_positive"),
+            models.CheckConstraint(
+                condition=Q(breaker_percent=None) | Q(breaker_percent__range=(1, 99)), name="bucket_breaker"
+            ),
         ]
 
     def __str__(self) -> str:

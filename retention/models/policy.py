@@ -1,5 +1,7 @@
 """Retention policies and their immutable revisions; where enforcement is switched on."""
 
+import re
+
 from croniter import croniter
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -10,6 +12,7 @@ from django.db.models.functions import Now
 
 from retention.models.catalogue import CODE, Bucket, Tenant
 from retention.models.scope import Scoped, scope_constraints
+from retention.windows import DAYS_PATTERN, Window, window, zones
 
 TEBIBYTE = 1 << 40
 
@@ -51,6 +54,13 @@ class RetentionPolicy(models.Model):
     def clean(self) -> None:
         if len(self.schedule.split()) != 5 or not croniter.is_valid(self.schedule):
             raise ValidationError({"schedule": "Use five cron fields, for example 0 1 * * * for 01:00 UTC every day."})
+
+
+class PolicyRevisionQuerySet(models.QuerySet["PolicyRevision"]):
+    def with_window(self, tenant_id: int) -> "PolicyRevisionQuerySet":
+        """Published revisions of a tenant that are executed within a window alone."""
+        published = self.filter(tenant=tenant_id, published_at__isnull=False)
+        return published.exclude(window_days="", window_start=None)
 
 
 class PolicyRevision(Scoped):
@@ -105,14 +115,23 @@ class PolicyRevision(Scoped):
     already_absent = models.CharField(max_length=7, choices=AlreadyAbsent, default=AlreadyAbsent.REVIEW)
     authorisation = models.CharField(max_length=8, choices=Authorisation, default=Authorisation.APPROVAL)
     cooling_off_minutes = models.PositiveIntegerField(default=0)
-    window_days = models.CharField(max_length=27, blank=True, help_text="For example mon,tue,wed; empty: every day.")
-    window_start = models.TimeField(null=True, blank=True)
-    window_end = models.TimeField(null=True, blank=True)
-    window_zone = models.CharField(max_length=64, default="UTC")
+    window_days = models.CharField(
+        max_length=27, blank=True, help_text="On which a window opens, for example mon,tue,wed; empty: every day."
+    )
+    window_start = models.TimeField(null=True, blank=True, help_text="Nothing is destroyed outside of the window.")
+    window_end = models.TimeField(null=True, blank=True, help_text="Before the start: on the day after.")
+    window_zone = models.CharField(max_length=64, default="UTC", help_text="For example Europe/Berlin.")
     cap_objects = models.PositiveBigIntegerField(default=100_000)
     cap_bytes = models.PositiveBigIntegerField(default=TEBIBYTE)
     cap_share_percent = models.PositiveSmallIntegerField(
         default=10, validators=[MinValueValidator(1), MaxValueValidator(100)]
+    )
+    breaker_percent = models.PositiveSmallIntegerField(
+        default=20, null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(99)],
+        help_text="A run of which more than this share fails is stopped until somebody re-arms it; empty: it never is.",
+    )  # fmt: skip
+    breaker_minimum = models.PositiveIntegerField(
+        default=50, validators=[MinValueValidator(1)], help_text="Outcomes before the share is looked at."
     )
     priority = models.PositiveSmallIntegerField(
         default=1, validators=[MaxValueValidator(2)], help_text="0 first, 2 last; urgent erasure is 0."
@@ -132,6 +151,8 @@ class PolicyRevision(Scoped):
     )
     published_at = models.DateTimeField(null=True, blank=True)
 
+    objects = PolicyRevisionQuerySet.as_manager()
+
     class Meta:
         verbose_name = "policy revision"
         ordering = ["policy", "-number"]
@@ -149,6 +170,10 @@ class PolicyRevision(Scoped):
                 name="revision_ranges",
             ),
             models.CheckConstraint(
+                condition=Q(breaker_minimum__gte=1) & (Q(breaker_percent=None) | Q(breaker_percent__range=(1, 99))),
+                name="revision_breaker",
+            ),
+            models.CheckConstraint(
                 condition=Q(window_start=None, window_end=None)
                 | Q(window_start__isnull=False, window_end__isnull=False),
                 name="revision_window_whole",
@@ -156,6 +181,12 @@ class PolicyRevision(Scoped):
             models.CheckConstraint(
                 condition=(Q(trigger="event") & ~Q(event_type="")) | (~Q(trigger="event") & Q(event_type="")),
                 name="revision_event_named",
+            ),
+            models.CheckConstraint(
+                condition=Q(window_days__regex=DAYS_PATTERN)
+                & ~Q(window_zone="")
+                & (Q(window_start=None) | ~Q(window_start=F("window_end"))),
+                name="revision_window",
             ),
         ]
 
@@ -166,14 +197,32 @@ class PolicyRevision(Scoped):
         super().clean()
         if self.policy_id and self.tenant_id and self.policy.tenant_id != self.tenant_id:
             raise ValidationError({"tenant": f"The policy belongs to the tenant {self.policy.tenant}."})
-        if (self.window_start is None) != (self.window_end is None):
-            raise ValidationError({"window_end": "State both ends of the window, or neither."})
         if self.trigger == self.Trigger.EVENT and not self.event_type:
             raise ValidationError({"event_type": "Name the event that starts the clock, for example contract-ended."})
         if self.trigger != self.Trigger.EVENT and self.event_type:
             raise ValidationError(
                 {"event_type": "Only a retention event has a type: empty this, or change the trigger."}
             )
+        self.clean_window()
+
+    def clean_window(self) -> None:
+        errors: dict[str, str] = {}
+        days = self.window_days.split(",") if self.window_days else []
+        if not re.fullmatch(DAYS_PATTERN, self.window_days) or len(set(days)) < len(days):
+            errors["window_days"] = "Write days as mon,tue,wed,thu,fri,sat,sun: each once at most, without blanks."
+        if (self.window_start is None) != (self.window_end is None):
+            errors["window_end"] = "State both ends of the window, or neither."
+        elif self.window_start is not None and self.window_start == self.window_end:
+            errors["window_end"] = "A window ends at another time than it starts; whole days need no times."
+        if self.window_zone not in zones():
+            errors["window_zone"] = "Write a time zone as IANA names it, for example UTC or Europe/Berlin."
+        if errors:
+            raise ValidationError(errors)
+
+    @property
+    def window(self) -> Window | None:
+        """When commands of this revision may be executed; None: always."""
+        return window(self.window_days, self.window_start, self.window_end, self.window_zone)
 
 
 class Enforcement(models.Model):

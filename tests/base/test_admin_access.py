@@ -13,7 +13,7 @@ from django.urls import reverse
 from cleanup_project.base import alarms, clock, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, Heartbeat, User
-from ledger import erasure, inflight, quarantine
+from ledger import erasure, inflight, quarantine, stops
 from ledger.models import (
     Attempt,
     CommandSummary,
@@ -22,16 +22,18 @@ from ledger.models import (
     ErasureTarget,
     Incident,
     InFlight,
+    OutcomeTally,
     Pace,
     ReceiptLocator,
     Request,
     RunTally,
     ScheduleSlot,
     SkippedItem,
+    StopReport,
     TenantSalt,
     Turn,
 )
-from retention import dispositions
+from retention import control, dispositions
 from retention.models import CatalogueSync, Control, KeyRule
 from tests import world
 from tests.ledger.acting import build
@@ -46,8 +48,8 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, ErasureTarget, Incident, InFlight, Lane, Pace,
-    ReceiptLocator, Request, RunTally, TenantSalt, Turn,
+    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, ErasureTarget, Incident, InFlight, Lane,
+    OutcomeTally, Pace, ReceiptLocator, Request, RunTally, StopReport, TenantSalt, Turn,
 }  # fmt: skip
 
 
@@ -80,6 +82,7 @@ def everything(db: None) -> None:
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
     )
     inflight.placed(world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"]).pk)
+    stops.pressed(control.press(scope="everything", by=acting.people["operator"], reason="Look first.").pk)
 
 
 def may_view(model: type[Model], role: str) -> bool:

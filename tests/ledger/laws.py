@@ -98,8 +98,10 @@ MAY_SEND = """
         WHEN EXISTS (SELECT FROM ledger_attempt a WHERE a.command_id = c.id AND a.token = r.token) THEN 'settled'
         WHEN u.state NOT IN ('draining', 'closed') THEN 'run ' || u.state -- a replay goes on under a closed one
         WHEN p.suspended_at IS NOT NULL THEN 'suspended'
-        WHEN EXISTS (SELECT FROM retention_control k WHERE k.tenant_id = c.tenant_id AND k.stopped_at IS NOT NULL)
-            THEN 'stopped'
+        WHEN EXISTS (SELECT FROM retention_stopswitch w WHERE w.lifted_at IS NULL AND (
+            w.scope = 'everything' OR w.tenant_id = c.tenant_id OR w.policy_id = c.policy_id OR EXISTS (
+                SELECT FROM ledger_commandtarget s WHERE s.command_id = c.id AND s.bucket_id = w.bucket_id
+                    AND s.gone_at IS NULL))) THEN 'stopped'
         WHEN EXISTS (SELECT FROM retention_policyrevision w WHERE w.policy_id = c.policy_id AND w.number > n.number
             AND w.published_at IS NOT NULL AND w.retroactive) THEN 'superseded'
         WHEN EXISTS (

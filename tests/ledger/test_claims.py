@@ -29,6 +29,9 @@ TYPES = {
     "order": "smallint[]",
     "paused": "bigint[]",
     "suspended": "bigint[]",
+    "shut": "bigint[]",
+    "stopped": "boolean",
+    "idle": "bigint[]",
     "suspect_after": "int",
     "suspects": "boolean",
     "oldest_every": "int",
@@ -110,13 +113,15 @@ def test_a_claim_reads_the_partial_index_however_many_commands_are_not_due(tenan
         "order": [0, 1, 2],
         "paused": [],
         "suspended": [],
+        "shut": [],
+        "stopped": False,
         "suspect_after": 2,
         "suspects": False,
     }
     indexes, rows = read_of_commands(explained("claim.sql", claimed))
     assert indexes == {"command_due", "ledger_cleanupcommand_pkey"}
     assert rows <= 2 * 500, "each is found once, and updated once"
-    indexes, rows = read_of_commands(explained("turn.sql", {"bucket": bucket.pk, "oldest_every": 10}))
+    indexes, rows = read_of_commands(explained("turn.sql", {"bucket": bucket.pk, "oldest_every": 10, "idle": []}))
     assert indexes == {"command_due"}
     assert rows <= 6, "one head for each tenant and priority"
 

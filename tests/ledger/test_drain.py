@@ -5,7 +5,9 @@ from hashlib import sha256
 
 import pytest
 
-from ledger.models import Attempt, CleanupCommand, Receipt, Request
+from cleanup_project.base.models import Alarm
+from ledger import closing
+from ledger.models import Attempt, CleanupCommand, Receipt, Request, SkippedItem
 from ledger.states import CommandState, RunState
 from tests.ledger.acting import build
 from webhooks.models import OutboxEvent
@@ -52,3 +54,23 @@ def test_a_receipt_is_canonical_and_names_no_key() -> None:
     assert told["targets"][0]["after"]["at"] > told["targets"][0]["before"]["at"]
     assert told["why"]["trigger"] == "stored_at"
     assert receipt.locators.get().key == row.key
+
+
+def test_a_run_whose_counts_do_not_add_up_stays_open_and_alarms_until_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = build()
+    world.fill(["a", "b"])
+    run = world.run()
+    world.drain()
+    counted = closing.counts_of
+    SkippedItem.objects.create(run=run, item_id=0, command_key="nobody's", reason="Too many.")
+    for _ in range(2):
+        assert closing.close_drained() == 0
+        run.refresh_from_db()
+        assert (run.state, run.counts, run.ended_at) == (RunState.DRAINING, None, None)
+    alarm = Alarm.objects.get()
+    assert (alarm.kind, alarm.subject_label, alarm.cleared_at) == ("run.counts", run.key, None)
+    assert "The manifest has 2 items, and 3 have an outcome: 2 deleted, 1 withdrawn." in alarm.message
+    monkeypatch.setattr(closing, "counts_of", lambda of: {"deleted": counted(of)["deleted"]})
+    assert closing.close_drained() == 1
+    run.refresh_from_db()
+    assert (run.state, Alarm.objects.open().exists()) == (RunState.CLOSED, False)

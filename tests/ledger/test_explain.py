@@ -145,8 +145,10 @@ def test_whose_turn_it_is_with_a_command_that_is_ready() -> None:
     assert told(command).next.turn is Turn.PERSON
     runs.pause(run=run, by=operator, reason="Wait.")
     assert "somebody with the right operate resumes it" in told(command).next.what
-    control.stop(tenant=world.tenant, by=operator, reason="Stop.")
-    assert "The stop switch is on" in told(command).next.what
+    control.press(scope="tenant", tenant=world.tenant, by=operator, reason="Stop.")
+    stopped = told(command).next
+    assert (stopped.turn, "Stopped by operator since" in stopped.what) == ("person", True)
+    assert "(tenant acme): Stop. Somebody with the right rearm lifts it." in stopped.what
 
 
 def test_whose_turn_it_is_with_a_command_that_is_parked() -> None:

@@ -12,7 +12,7 @@ from ledger.models import CleanupCommand, DeadLetter, Pace, Receipt, Request
 from ledger.states import CommandState, RunState
 from retention import control, enforcement
 from retention.buckets import ref
-from retention.models import Bucket, ObjectVersion, PolicyRevision
+from retention.models import Bucket, ObjectVersion, PolicyRevision, StopSwitch
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
 from tests.ledger import invariants
@@ -417,10 +417,10 @@ def test_a_request_that_never_left_us_makes_no_absence_ours(world: Acting) -> No
     world.run()
     read = control.read
 
-    def pressed(tenant_id: int) -> tuple[int, bool]:
+    def pressed(tenant_id: int) -> tuple[int, control.Stopped]:
         """The stop switch is pressed after the request was committed, and before it is sent."""
-        if Request.objects.exists() and not read(tenant_id)[1]:
-            control.stop(tenant=world.tenant, by=world.people["operator"], reason="Wait")
+        if Request.objects.exists() and not read(tenant_id)[1].whole:
+            control.press(scope="tenant", tenant=world.tenant, by=world.people["operator"], reason="Wait")
         return read(tenant_id)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -428,7 +428,7 @@ def test_a_request_that_never_left_us_makes_no_absence_ours(world: Acting) -> No
         world.drain()
     assert world.story("a") == ["not_sent"]
     name = taken_away(world, row)
-    control.lift(tenant=world.tenant, by=world.people["compliance"], reason="Go on")
+    control.lift(switch=StopSwitch.objects.get(), by=world.people["compliance"], reason="Go on")
     again(world)
     quarantined(world, "a", "already_absent")
     ended_well(world, removed=[name])

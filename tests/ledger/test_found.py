@@ -28,7 +28,7 @@ def dies_at(operation: str) -> Callable[..., None]:
 
 
 def step(world: Acting) -> None:
-    drain.step(world.bucket.pk, drain.Drained(), world.stores)
+    drain.step(world.bucket.pk, drain.Drained(), world.stores, set())
 
 
 def leases_expire() -> None:
@@ -100,7 +100,7 @@ def test_a_worker_that_lost_its_lease_between_two_requests_tells_of_the_first() 
         assert world.command("a.mp4").state == CommandState.HELD
 
     store = Watched(world.store, before_send=lease_is_lost, removed=lambda *_: None, split=True)
-    drain.step(world.bucket.pk, drain.Drained(), lambda _: store)
+    drain.step(world.bucket.pk, drain.Drained(), lambda _: store, set())
     command = world.command("a.mp4")
     assert sum(not world.there(row[0]) for row in world.versions.values()) == 1
     assert (command.state, command.inspect_due is not None) == (CommandState.HELD, True)

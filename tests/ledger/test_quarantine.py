@@ -122,8 +122,8 @@ def test_a_command_of_a_cancelled_run_waits_for_a_new_run() -> None:
 def test_nothing_is_replayed_while_the_stop_switch_is_on() -> None:
     world = build()
     command = dead(world)
-    control.stop(tenant=world.tenant, by=world.people["operator"], reason="Look first.")
-    with pytest.raises(NotReplayable, match="stop switch"):
+    control.press(scope="tenant", tenant=world.tenant, by=world.people["operator"], reason="Look first.")
+    with pytest.raises(NotReplayable, match=r"Stopped by operator since .*: Look first. Have it lifted first."):
         replay(world, command)
 
 

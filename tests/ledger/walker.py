@@ -17,7 +17,7 @@ from ledger.states import RunState
 from retention import control, enforcement, policies
 from retention.buckets import ref
 from retention.exceptions import RetentionError
-from retention.models import Bucket, Enforcement, LegalHold, ObjectVersion, RetentionPolicy
+from retention.models import Bucket, Enforcement, LegalHold, ObjectVersion, RetentionPolicy, StopSwitch
 from retention.storage import BucketRef, VersionRef
 from tests import world
 from tests.ledger import acting, laws
@@ -193,12 +193,19 @@ class Ledger:
         control.bump(self.world.tenant.pk)
 
     def stop(self, which: int = 0) -> None:
+        targets: list[dict[str, Any]] = [
+            {"scope": "tenant", "tenant": self.world.tenant},
+            {"scope": "bucket", "bucket": self.thumbs},
+            {"scope": "policy", "policy": self.world.revision.policy},
+            {"scope": "everything"},
+            {"scope": "bucket", "bucket": self.world.bucket},
+        ]
         with suppress(RetentionError):
-            control.stop(tenant=self.world.tenant, by=self.world.people["compliance"], reason="Stop")
+            control.press(**targets[which % len(targets)], by=self.world.people["compliance"], reason="Stop")
 
     def lift(self, which: int = 0) -> None:
-        with suppress(RetentionError):
-            control.lift(tenant=self.world.tenant, by=self.world.people["compliance"], reason="Go on")
+        for switch in StopSwitch.objects.active():
+            control.lift(switch=switch, by=self.world.people["compliance"], reason="Go on")
 
     # Rules: what goes on.
 
@@ -254,7 +261,7 @@ class Ledger:
         self.store.plans = [replace(FAULTS[fault], only=only)] if fault else []
         self.store.blind = [BLINDNESS[blind]] if blind else []
         bucket = self.buckets[where].pk
-        self.employ(lambda: drain.step(bucket, drain.Drained(), self.stores), fate)
+        self.employ(lambda: drain.step(bucket, drain.Drained(), self.stores, set()), fate)
         self.store.plans, self.store.blind = [], []
 
     def interrupted(self, point: str, split: bool, verb: str) -> None:
@@ -364,7 +371,7 @@ class Ledger:
                 publish.publish(run.pk)
             for bucket in self.buckets.values():
                 for _ in range(10):
-                    drain.step(bucket.pk, drain.Drained(), self.stores)
+                    drain.step(bucket.pk, drain.Drained(), self.stores, set())
             reconcile.look_again(self.stores)
             self.report_holds()
             self.acknowledge()

@@ -27,7 +27,7 @@ def draft_fields(policy: RetentionPolicy, bucket: Bucket, **changed: Any) -> dic
         "effective_from_0": "2026-01-01", "effective_from_1": "00:00:00", "authorisation": "approval",
         "cooling_off_minutes": "0", "window_days": "", "window_start": "", "window_end": "", "window_zone": "UTC",
         "already_absent": "review", "evidence_max_age_hours": "24", "priority": "1", "cap_objects": "100000",
-        "cap_bytes": "1099511627776", "cap_share_percent": "10",
+        "cap_bytes": "1099511627776", "cap_share_percent": "10", "breaker_percent": "20", "breaker_minimum": "50",
     }  # fmt: skip
     return fields | changed
 
@@ -104,6 +104,10 @@ def test_a_draft_from_an_earlier_revision_has_the_same_scope(
         ({"trigger": "event"}, "Name the event that starts the clock"),
         ({"event_type": "contract-ended"}, "Only a retention event has a type"),
         ({"window_start": "01:00:00"}, "State both ends of the window"),
+        ({"window_start": "01:00:00", "window_end": "01:00:00"}, "A window ends at another time than it starts"),
+        ({"window_days": "Mon"}, "Write days as mon,tue,wed"),
+        ({"window_zone": "Berlin"}, "Write a time zone as IANA names it"),
+        ({"breaker_percent": "100"}, "less than or equal to 99"),
         ({"period_number": "4001"}, "less than or equal to 4000"),
         ({"bucket_ids": [999_999]}, "Select a valid choice"),
     ],

@@ -81,6 +81,16 @@ def test_the_database_refuses_an_author_who_publishes(tenant: Tenant, bucket: Bu
         ({"authority": ""}, "authority"),
         ({"period_number": 4001}, "period_number"),
         ({"window_start": "01:00"}, "window_end"),
+        ({"window_start": "01:00", "window_end": "01:00"}, "window_end"),
+        ({"window_days": "monday"}, "window_days"),
+        ({"window_days": "mon,tue,mon"}, "window_days"),
+        ({"window_days": "mon, tue"}, "window_days"),
+        ({"window_days": "mon\n"}, "window_days"),
+        ({"window_zone": "Europe/Bonn"}, "window_zone"),
+        ({"window_zone": ""}, "window_zone"),
+        ({"breaker_percent": 0}, "breaker_percent"),
+        ({"breaker_percent": 100}, "breaker_percent"),
+        ({"breaker_minimum": 0}, "breaker_minimum"),
     ],
 )
 def test_a_bad_draft_is_refused_by_the_field_that_is_wrong(
@@ -97,6 +107,30 @@ def test_an_empty_scope_is_refused_by_the_database_too(tenant: Tenant, bucket: B
     for empty in ("bucket_ids", "prefixes", "retention_classes"):
         with pytest.raises(IntegrityError, match="revision_scope_not_empty"), transaction.atomic():
             PolicyRevision.objects.filter(pk=revision.pk).update(**{empty: []})
+
+
+@pytest.mark.parametrize(
+    ("fields", "constraint"),
+    [
+        ({"window_days": "monday"}, "revision_window"),
+        ({"window_days": "mon,"}, "revision_window"),
+        ({"window_zone": ""}, "revision_window"),
+        ({"window_start": "01:00", "window_end": "01:00"}, "revision_window"),
+        ({"window_start": "01:00"}, "revision_window_whole"),
+        ({"breaker_percent": 100}, "revision_breaker"),
+        ({"breaker_percent": 0}, "revision_breaker"),
+        ({"breaker_minimum": 0}, "revision_breaker"),
+    ],
+)
+def test_bad_windows_and_breakers_are_refused_by_the_database_too(
+    fields: dict[str, Any], constraint: str, tenant: Tenant, bucket: Bucket, manager: User
+) -> None:
+    revision = PolicyRevision.objects.filter(pk=draft(tenant, bucket, manager).pk)
+    with pytest.raises(IntegrityError, match=f'"{constraint}"'), transaction.atomic():
+        revision.update(**fields)
+    whole = {"window_days": "sun,mon", "window_start": "22:00", "window_end": "04:00", "window_zone": "Europe/Berlin"}
+    revision.update(**whole, breaker_percent=None)
+    revision.update(window_start=None, window_end=None, breaker_percent=99, breaker_minimum=1)
 
 
 def test_only_managers_draft_and_only_publishers_publish(
