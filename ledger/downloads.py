@@ -8,7 +8,6 @@ Rows are read in chunks, each in a statement of its own: memory stays flat and n
 import csv
 import io
 import json
-import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
 from cleanup_project.base import audit
+from cleanup_project.base.csvcells import guarded, unguarded
 from cleanup_project.base.models import User
 from ledger.exceptions import LedgerError
 from ledger.models import CleanupRun, ManifestItem
@@ -121,22 +121,3 @@ def target_rows(ordinal: int, item: dict[str, Any], digest: str, guard: Callable
     for target in item["targets"]:
         cells = [ordinal, *shared, *(target[name] for name in TARGET_COLUMNS), digest]
         yield [guard(cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-def guarded(cell: str) -> str:
-    """The cell with a leading ' where a spreadsheet could take it for a formula; the first ' is always the guard's.
-
-    Blanks and invisible characters before the sign do not help it, nor do full-width and other forms of the signs.
-    """
-    if not cell or cell[0].isalnum():
-        return cell  # most cells
-    if cell[0] in "'\t\r\n":
-        return f"'{cell}"
-    for character in cell:
-        if unicodedata.category(character)[0] not in "ZC":
-            return f"'{cell}" if unicodedata.normalize("NFKC", character)[0] in "=+-@" else cell
-    return cell
-
-
-def unguarded(cell: str) -> str:
-    return cell

@@ -8,11 +8,13 @@ from typing import Final
 
 import structlog
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
-from cleanup_project.base import clock, limits, sqlfiles
+from cleanup_project.base import audit, clock, limits, sqlfiles
+from cleanup_project.base.models import User
+from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import HoldReport, InFlight
 from retention import holds
 from retention.models import LegalHold
@@ -93,6 +95,29 @@ def ended() -> int:
         cursor.execute(sqlfiles.read(__file__, "in_flight_ended.sql"))
         closed: int = cursor.rowcount
         return closed
+
+
+def acknowledge(*, report: HoldReport, by: User) -> HoldReport:
+    """Whoever placed the hold has read how all that was in flight ended. Raises NotPermitted, LedgerError."""
+    if report.hold.placed_by_id != by.pk:
+        raise NotPermitted(f"The report is for {report.hold.placed_by}, who placed the hold.")
+    with transaction.atomic():
+        if report.commands.filter(ended_at=None).exists():
+            raise LedgerError("Not all that was in flight has ended: acknowledge the report when it has.")
+        if not HoldReport.objects.filter(pk=report.pk, acknowledged_at=None).update(acknowledged_at=Now()):
+            raise LedgerError("The report is acknowledged already.")
+        audit.record(action="hold.report_acknowledged", subject=report.hold, by=by, after={"in_flight": told(report)})
+    report.refresh_from_db()
+    return report
+
+
+def told(report: HoldReport) -> str:
+    """The report in one line: how much was in flight, and how it ended."""
+    if not report.in_flight:
+        return "Nothing was in flight."
+    counted = report.commands.values_list("ended_as").annotate(number=Count("pk")).order_by("ended_as")
+    ends = ", ".join(f"{number:,} {outcome.replace('_', ' ') or 'not known yet'}" for outcome, number in counted)
+    return f"{report.in_flight:,} in flight: {ends}."
 
 
 def unreported() -> list[int]:

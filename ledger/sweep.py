@@ -10,6 +10,7 @@ from cleanup_project.base import queue
 from ledger import breaker, closing, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
+from retention import lifecycle
 from webhooks import sweep as webhooks
 
 
@@ -25,6 +26,7 @@ def sweep() -> Mapping[str, int]:
         "holds": ring_each("ledger.tasks.hold_placed", inflight.unreported()),
         "in_flight_ended": inflight.ended(),
         "stops": ring_each("ledger.tasks.stop_pressed", stops.unreported()),
+        "lifecycle_conflicts": lifecycle.assess_all(),
         **webhooks.sweep(),
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),

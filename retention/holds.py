@@ -1,11 +1,13 @@
 """Legal holds: place one, and the one answer to "is it held?"."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.conf import settings
 from django.db import connection, transaction
 
-from cleanup_project.base import audit, queue
+from cleanup_project.base import audit, queue, sqlfiles
+from cleanup_project.base.arrays import array
 from cleanup_project.base.models import User
 from retention import control
 from retention.eligibility import HoldFacts
@@ -77,19 +79,29 @@ def place(
 
 def in_force(tenant_id: int) -> list[HoldFacts]:
     """Every hold in force for a tenant, as `eligibility.judge` takes them."""
-    return [
-        HoldFacts(
-            id=hold.pk,
-            matter=hold.matter,
-            tenant_id=hold.tenant_id,
-            bucket_ids=tuple(hold.bucket_ids),
-            prefixes=tuple(hold.prefixes),
-            retention_classes=tuple(hold.retention_classes),
-            stored_from=hold.stored_from,
-            stored_to=hold.stored_to,
+    return [facts_of(hold) for hold in LegalHold.objects.in_force().filter(tenant_id=tenant_id).order_by("pk")]
+
+
+def facts_of(hold: LegalHold) -> HoldFacts:
+    return HoldFacts(
+        id=hold.pk,
+        matter=hold.matter,
+        tenant_id=hold.tenant_id,
+        bucket_ids=tuple(hold.bucket_ids),
+        prefixes=tuple(hold.prefixes),
+        retention_classes=tuple(hold.retention_classes),
+        stored_from=hold.stored_from,
+        stored_to=hold.stored_to,
+    )
+
+
+def covering(ids: Sequence[int], tenant_id: int, *, without: int = 0) -> dict[int, list[int]]:
+    """Which holds in force, but for `without`, cover each of a tenant's versions; only those that any covers."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "covering.sql"), {"ids": array(ids), "tenant": tenant_id, "without": without}
         )
-        for hold in LegalHold.objects.in_force().filter(tenant_id=tenant_id).order_by("pk")
-    ]
+        return dict(cursor.fetchall())
 
 
 def unpark_released() -> int:

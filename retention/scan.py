@@ -287,11 +287,11 @@ def reasons(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) -> 
 
 
 def judging(
-    ids: str, derivatives: str, rules: Sequence[Governing], as_of: datetime
+    ids: str, derivatives: str, rules: Sequence[Governing], as_of: datetime, *, without: int = 0
 ) -> tuple[LiteralString, dict[str, Any]]:
     """The beginning of a query, up to `verdict`, that judges these versions, and its parameters.
 
-    `derivatives` are those that may go with them (`lock_versions`).
+    `derivatives` are those that may go with them (`lock_versions`), `without` is a hold that is taken for released.
     """
     ruled = sqlfiles.read(__file__, "ruled_by_one.sql" if len(rules) == 1 else "ruled_by_several.sql")
     return sqlfiles.read(__file__, "judge.sql").replace("{ruled}", ruled), {
@@ -299,4 +299,5 @@ def judging(
         "derivatives": derivatives,
         "rules": json.dumps(governing.as_json(rules)),
         "as_of": as_of,
+        "without": without,
     }

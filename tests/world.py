@@ -4,13 +4,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from django.contrib.auth.models import Group
+
+from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from ledger import manifest, runs
 from ledger.models import CleanupRun
-from retention import events, holds, policies
+from retention import events, holds, policies, releases
 from retention.eligibility import HoldFacts, VersionFacts
 from retention.models import (
     Bucket,
+    HoldRelease,
     LegalHold,
     ObjectVersion,
     PolicyRevision,
@@ -100,6 +104,15 @@ def event(tenant: Tenant, bucket: Bucket, prefix: str, *, by: User, **fields: An
     return events.post(tenant=tenant, buckets=[bucket], prefixes=[prefix], by=by, **(defaults | fields))
 
 
+def release(placed: LegalHold) -> HoldRelease:
+    """Release a hold, by two people who exist for that."""
+    one, other = (User.objects.get_or_create(username=f"releases-{n}")[0] for n in "ab")
+    for each in (one, other):
+        each.groups.add(Group.objects.get(name=roles.COMPLIANCE))
+    asked = releases.request(hold=placed, by=one, reason="The matter is closed")
+    return releases.approve(release=asked, by=other, reason="Confirmed", matter=placed.matter)
+
+
 def facts(row: ObjectVersion) -> VersionFacts:
     from retention.why import facts_of
 
@@ -110,4 +123,4 @@ def days_ago(days: float, now: datetime) -> datetime:
     return now - timedelta(days=days)
 
 
-__all__ = ["EPOCH", "HoldFacts", "days_ago", "event", "facts", "hold", "published", "sealed_run", "version"]
+__all__ = ["EPOCH", "HoldFacts", "days_ago", "event", "facts", "hold", "published", "release", "sealed_run", "version"]

@@ -52,6 +52,7 @@ class VerbPages(RecordAdmin[M]):
         about: str = "",
         readonly: Sequence[Any] = (),
         obj: M | None = None,
+        template: str = "admin/verb.html",
     ) -> HttpResponse:
         """Show the form; when it is posted and valid, `act` calls the verb and returns (row to show, message)."""
         if request.method == "POST" and form.is_valid():
@@ -65,7 +66,7 @@ class VerbPages(RecordAdmin[M]):
                 messages.success(request, message)
                 return HttpResponseRedirect(display.change_url(row))
         context = {"button": button, "about": about}
-        return self.form_page(request, form, "admin/verb.html", context, title, fieldsets, readonly, obj)
+        return self.form_page(request, form, template, context, title, fieldsets, readonly, obj)
 
     def form_page(
         self,

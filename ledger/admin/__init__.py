@@ -1,5 +1,16 @@
 """Runs, manifests, commands, quarantine and receipts in the admin: read, and decided about through the verbs alone."""
 
-from ledger.admin import commands, erasure, holdreports, manifests, quarantine, receipts, runs, slots, stops
+from ledger.admin import commands, erasure, holdreports, holds, manifests, quarantine, receipts, runs, slots, stops
 
-__all__ = ["commands", "erasure", "holdreports", "manifests", "quarantine", "receipts", "runs", "slots", "stops"]
+__all__ = [
+    "commands",
+    "erasure",
+    "holdreports",
+    "holds",
+    "manifests",
+    "quarantine",
+    "receipts",
+    "runs",
+    "slots",
+    "stops",
+]

@@ -1,31 +1,79 @@
 """What was in flight when a legal hold was placed, and how each of it ended."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from django import forms
 from django.contrib import admin
-from django.http import HttpRequest
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import display, notices
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
+from cleanup_project.base.models import User
+from cleanup_project.base.notices import Notice
+from cleanup_project.base.verbpages import VerbPages, person
+from ledger import inflight
+from ledger.exceptions import LedgerError
 from ledger.models import HoldReport
 
 LISTED_AT_MOST = 200
+NOTICED = 3
+
+
+@notices.register
+def unread_reports(user: User) -> Iterator[Notice]:
+    """For whoever placed a hold: what was in flight then, until they acknowledge how it ended."""
+    for report in (
+        HoldReport.objects.unread().filter(hold__placed_by=user).select_related("hold").order_by("-pk")[:NOTICED]
+    ):
+        words = f"Hold {report.hold}: {inflight.told(report)}"
+        yield Notice("alarm", display.visible(words), display.change_url(report))
 
 
 @admin.register(HoldReport)
-class HoldReportAdmin(ReadOnlyAdmin[HoldReport]):
-    list_display = ("hold_named", "reported_at", "in_flight", "marked_at")
+class HoldReportAdmin(VerbPages[HoldReport], ReadOnlyAdmin[HoldReport]):
+    list_display = ("hold_named", "reported_at", "in_flight", "marked_at", "acknowledged_at")
     list_select_related = ("hold",)
     ordering = ("-hold_id",)
-    empty_words = {"marked_at": "not yet"}
+    empty_words = {"marked_at": "not yet", "acknowledged_at": "not yet"}
+    refusals = (LedgerError,)
     fieldsets = (
-        (None, {"fields": ("hold", "reported_at", "in_flight", "marked_at")}),
+        (None, {"fields": ("hold", "reported_at", "in_flight", "marked_at", "acknowledged_at")}),
         ("Might still be executed", {"fields": ("commands",)}),
     )
 
     def tools(self, request: HttpRequest, obj: HoldReport) -> Iterable[Tool]:
         yield Tool("Hold", display.change_url(obj.hold))
+        if obj.hold.placed_by_id == request.user.pk and obj.in_flight and obj.acknowledged_at is None:
+            yield Tool("Acknowledge", reverse("admin:ledger_holdreport_acknowledge", args=[obj.pk]))
+
+    def get_urls(self) -> list[Any]:
+        own: list[URLPattern] = [self.verb_url("acknowledge", self.acknowledge_view)]
+        return own + super().get_urls()
+
+    def acknowledge_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.wanted(request, str(object_id))
+        form = forms.modelform_factory(HoldReport, fields=())(
+            request.POST if request.method == "POST" else None, instance=obj
+        )
+
+        def act(values: dict[str, Any]) -> tuple[Model, str]:
+            return inflight.acknowledge(report=obj, by=person(request)), "Acknowledged."
+
+        return self.verb_page(
+            request,
+            form,
+            act,
+            title="Acknowledge what was in flight",
+            button="Acknowledge",
+            fieldsets=self.get_fieldsets(request, obj),
+            readonly=self.get_readonly_fields(request, obj),
+            about="You have read how each command that was in flight when you placed the hold has ended.",
+            obj=obj,
+        )
 
     @admin.display(description="hold")
     def hold_named(self, obj: HoldReport) -> str:

@@ -530,7 +530,11 @@ class Migration(migrations.Migration):
                 ('reported_at', models.DateTimeField()),
                 ('in_flight', models.PositiveIntegerField(help_text='Commands that were leased or in doubt.')),
                 ('marked_at', models.DateTimeField(blank=True, null=True)),
+                ('acknowledged_at', models.DateTimeField(blank=True, help_text='When whoever placed the hold had read how it ended.', null=True)),
             ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('acknowledged_at', None), ('in_flight__gt', 0)), fields=['hold'], name='hold_report_unread')],
+            },
         ),
         migrations.CreateModel(
             name='InFlight',

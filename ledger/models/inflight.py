@@ -7,16 +7,36 @@ from ledger.models.command import CleanupCommand
 from retention.models import LegalHold
 
 
+class HoldReportQuerySet(models.QuerySet["HoldReport"]):
+    def unread(self) -> "HoldReportQuerySet":
+        """Something was in flight, and whoever placed the hold has not acknowledged how it ended."""
+        return self.filter(in_flight__gt=0, acknowledged_at=None)
+
+
 class HoldReport(models.Model):
     """One for each hold, written behind its barrier: from then on no claim can miss the hold.
 
-    `marked_at` is set once, when the commands that waited and are covered have been held.
+    `marked_at` is set once, when the commands that waited and are covered have been held; `acknowledged_at` once, when
+    everything that was in flight has ended.
     """
 
     hold = models.OneToOneField(LegalHold, on_delete=models.PROTECT, primary_key=True, related_name="report")
     reported_at = models.DateTimeField()
     in_flight = models.PositiveIntegerField(help_text="Commands that were leased or in doubt.")
     marked_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_at = models.DateTimeField(
+        null=True, blank=True, help_text="When whoever placed the hold had read how it ended."
+    )
+
+    objects = HoldReportQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            # What stands on top of pages until it is read.
+            models.Index(
+                fields=["hold"], condition=Q(acknowledged_at=None, in_flight__gt=0), name="hold_report_unread"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.hold_id}: {self.in_flight} in flight"

@@ -1,14 +1,22 @@
--- A report is written once, and closed once; what it tells never changes.
+-- A report is written once, marked once and acknowledged once, after all has ended; what it tells never changes.
 CREATE FUNCTION guard_hold_report() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the report of hold % cannot be changed: its commands can only be marked, once', OLD.hold_id
-        USING ERRCODE = 'restrict_violation';
+    IF (OLD.hold_id, OLD.reported_at, OLD.in_flight) IS DISTINCT FROM (NEW.hold_id, NEW.reported_at, NEW.in_flight)
+        OR OLD.marked_at IS NOT NULL AND OLD.marked_at IS DISTINCT FROM NEW.marked_at
+        OR OLD.acknowledged_at IS NOT NULL AND OLD.acknowledged_at IS DISTINCT FROM NEW.acknowledged_at
+    THEN
+        RAISE EXCEPTION 'the report of hold % cannot be changed: it can be marked once and acknowledged once', OLD.hold_id
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF NEW.acknowledged_at IS NOT NULL AND EXISTS (
+        SELECT FROM ledger_inflight WHERE report_id = NEW.hold_id AND ended_at IS NULL
+    ) THEN
+        RAISE EXCEPTION 'the report of hold % has not ended yet', OLD.hold_id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
 END
 $$;
-CREATE TRIGGER guard_hold_report BEFORE UPDATE ON ledger_holdreport FOR EACH ROW
-    WHEN (OLD.marked_at IS NOT NULL OR NEW.marked_at IS NULL OR
-          (OLD.hold_id, OLD.reported_at, OLD.in_flight) IS DISTINCT FROM (NEW.hold_id, NEW.reported_at, NEW.in_flight))
-    EXECUTE FUNCTION guard_hold_report();
+CREATE TRIGGER guard_hold_report BEFORE UPDATE ON ledger_holdreport FOR EACH ROW EXECUTE FUNCTION guard_hold_report();
 ALTER TABLE ledger_holdreport ENABLE ALWAYS TRIGGER guard_hold_report;
 
 CREATE FUNCTION guard_in_flight() RETURNS trigger LANGUAGE plpgsql AS $$

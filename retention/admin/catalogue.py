@@ -3,19 +3,24 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
-from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.verbpages import VerbPages
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin, Tool
+from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
+from retention import losses
 from retention.admin import dispositions
 from retention.admin.dispositions import DispositionPages
-from retention.models import Bucket, CatalogueSync, KeyRule, ObjectVersion, Tenant
+from retention.admin.lifecycle import lifecycle_of
+from retention.exceptions import RetentionError
+from retention.models import Bucket, CatalogueSync, KeyRule, LifecycleRule, ObjectVersion, Tenant
 from retention.rules import KeyFacts
 from retention.rules_trial import try_rule
 from retention.why import explain, why
@@ -33,17 +38,61 @@ class TenantAdmin(SettingsAdmin[Tenant]):
 
 
 @admin.register(Bucket)
-class BucketAdmin(SettingsAdmin[Bucket]):
+class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
     list_display = ("name", "endpoint_url", "region", "versioning", "object_lock", "observed_at", "keys_per_second")
     search_fields = ("name",)
-    readonly_fields = ("versioning", "object_lock", "observed_at", "created_at")
+    readonly_fields = (
+        "versioning", "object_lock", "observed_at", "created_at", "lifecycle", "lifecycle_observed_at", "lifecycle_trouble",
+    )  # fmt: skip
+    refusals = (RetentionError,)
     fixed_fields = ("name", "endpoint_url")  # the catalogue and every manifest mean this very bucket
     empty_words = {"endpoint_url": "Amazon S3", "breaker_percent": "none: opted out"}
     fieldsets = (
         (None, {"fields": ("name", "endpoint_url", "region", "addressing_style", "credential_profile")}),
         ("Pace", {"fields": ("keys_per_second", "settle_seconds", "breaker_percent")}),
         ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
+        ("Lifecycle rules of the store", {"fields": ("lifecycle", "lifecycle_observed_at", "lifecycle_trouble")}),
     )
+
+    @admin.display(description="rules")
+    def lifecycle(self, obj: Bucket) -> SafeString | str:
+        return lifecycle_of(obj) if obj.pk else display.NOTHING
+
+    def tools(self, request: HttpRequest, obj: Bucket) -> Iterable[Tool]:
+        if request.user.has_perm("base.review_quarantine") and losses.open_alarms(obj):
+            yield Tool("Mark losses as seen", reverse("admin:retention_bucket_seen", args=[obj.pk]))
+
+    def get_urls(self) -> list[Any]:
+        own: list[URLPattern] = [self.verb_url("seen", self.seen_view)]
+        return own + super().get_urls()
+
+    def seen_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.wanted(request, str(object_id))
+        if not request.user.has_perm("base.review_quarantine"):
+            raise PermissionDenied
+        form = forms.modelform_factory(Bucket, form=ReasonForm, fields=())(request.POST or None, instance=obj)
+
+        def act(values: dict[str, Any]) -> tuple[Model, str]:
+            return obj, f"Seen: {display.count(losses.seen(bucket=obj, by=person(request), **values), 'alarm')} ended."
+
+        return self.verb_page(
+            request,
+            form,
+            act,
+            title="Mark losses as seen",
+            button="Mark as seen",
+            fieldsets=[(None, {"fields": ("reason",)})],
+            about=" ".join(alarm.message for alarm in losses.open_alarms(obj)) or "Nothing is open.",
+            obj=obj,
+        )
+
+
+@admin.register(LifecycleRule)
+class LifecycleRuleAdmin(ReadOnlyAdmin[LifecycleRule]):
+    list_display = ("rule_id", "bucket", "words", "first_seen_at", "last_seen_at", "ended_at")
+    list_select_related = ("bucket",)
+    ordering = ("-id",)
+    empty_words = {"prefix": "the whole bucket", "ended_at": "still there"}
 
 
 @admin.register(KeyRule)

@@ -1,6 +1,7 @@
 """Legal holds."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -8,12 +9,15 @@ from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
-from cleanup_project.base.modeladmin import ReadOnlyAdmin
-from cleanup_project.base.verbpages import VerbPages, person
-from retention import holds
+from cleanup_project.base import clock, display
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
+from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
+from retention import coverage, holds, releases
+from retention.admin.lifecycle import lifecycle_against
+from retention.admin.register import register_view
 from retention.admin.scope import ScopeColumns, ScopeForm, scope_fields
 from retention.exceptions import RetentionError
 from retention.models import HoldPrefix, LegalHold
@@ -43,6 +47,15 @@ class HoldForm(ScopeForm):
     )
 
 
+class ReleaseRequestForm(ReasonForm):
+    reason = None  # type: ignore[assignment] # the page shows the hold's own
+    why_release = forms.CharField(
+        label="Reason for the release",
+        widget=forms.Textarea(attrs=LONG_TEXT),
+        help_text="Kept for ever.",
+    )
+
+
 @admin.register(LegalHold)
 class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold]):
     list_display = ("matter", "title", "custodian", "tenant", "covered", "placed_by", "placed_at", "state")
@@ -52,12 +65,29 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
     search_help_text = "A matter, exactly."
     refusals = (RetentionError,)
     empty_words = {"stored_from": "the beginning", "stored_to": "without end"}
-    fieldsets = (
+    fieldsets: ClassVar[Any] = (
         (None, {"fields": ("matter", "title", "authority", "reason", "custodian", "state")}),
         ("Scope", {"fields": ("tenant", "buckets", "covered_prefixes", "classes")}),
         ("Objects stored between", {"fields": ("stored_from", "stored_to")}),
-        ("People", {"fields": ("placed_by", "placed_at", "released_at")}),
+        ("At the store", {"fields": ("lifecycle",)}),
+        ("People", {"fields": ("placed_by", "placed_at", "released_at", "release_history")}),
     )
+
+    def get_urls(self) -> list[Any]:
+        own: list[URLPattern] = [
+            path("register/", self.admin_site.admin_view(register_view), name="retention_legalhold_register"),
+            self.verb_url("release", self.release_view),
+        ]
+        return own + super().get_urls()
+
+    def tools(self, request: HttpRequest, obj: LegalHold) -> Iterable[Tool]:
+        if obj.released_at is not None:
+            return
+        asked = obj.releases.open().first()
+        if asked is not None:
+            yield Tool("Requested release", display.change_url(asked))
+        elif request.user.has_perm("base.place_hold"):
+            yield Tool("Request release", reverse("admin:retention_legalhold_release", args=[obj.pk]))
 
     @admin.display(description="scope")
     def covered(self, obj: LegalHold) -> str:
@@ -68,6 +98,53 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
     def state(self, obj: LegalHold) -> SafeString:
         return display.pill("released", "ended") if obj.released_at else display.pill("in force")
 
+    @admin.display(description="lifecycle rules")
+    def lifecycle(self, obj: LegalHold) -> SafeString | str:
+        return lifecycle_against(obj)
+
+    @admin.display(description="release requests")
+    def release_history(self, obj: LegalHold) -> SafeString | str:
+        asked = obj.releases.select_related("hold", "requested_by", "decided_by").order_by("-id")
+        rows = (
+            (
+                display.moment(each.requested_at),
+                each.requested_by,
+                each.reason,
+                each.decision or display.pill("waits for another person", "waiting"),
+                each.decided_by,
+                display.moment(each.decided_at) if each.decided_at else display.NOTHING,
+                each.decision_reason or display.NOTHING,
+                display.link(each),
+            )
+            for each in asked
+        )
+        headings = ("Requested", "By", "Reason", "Decision", "Decided by", "Decided", "Reason", "Request")
+        return display.table(headings, rows) if asked else "none"
+
+    def release_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.wanted(request, str(object_id))
+        if not request.user.has_perm("base.place_hold"):
+            raise PermissionDenied
+        form = forms.modelform_factory(LegalHold, form=ReleaseRequestForm, fields=())(
+            request.POST or None, instance=obj
+        )
+
+        def act(values: dict[str, Any]) -> tuple[Model, str]:
+            asked = releases.request(hold=obj, by=person(request), reason=values["why_release"])
+            return asked, f"Requested. The hold {obj} stays in force until another person approves its release."
+
+        return self.verb_page(
+            request,
+            form,
+            act,
+            title="Request the release of a legal hold",
+            button="Request release",
+            fieldsets=[*self.get_fieldsets(request, obj), ("Your request", {"fields": ("why_release",)})],
+            readonly=self.get_readonly_fields(request, obj),
+            about="The hold stays in force until another person has looked at what its release does, and approves it.",
+            obj=obj,
+        )
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("base.place_hold")
 
@@ -75,6 +152,12 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = HoldForm(request.POST or None)
+        about = "In force at once, for present and for later objects. Its release takes two people."
+        title, button, template = "Place a legal hold", "Place hold", "admin/retention/legalhold/place.html"
+        if "_count" in request.POST:
+            counted = display.table((), self.would_cover(form.instance)) if form.is_valid() else None
+            context = {"button": button, "about": about, "counted": counted}
+            return self.form_page(request, form, template, context, title, HoldForm.fieldsets)
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             hold = holds.place(by=person(request), **scope_fields(values))
@@ -84,11 +167,23 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
             request,
             form,
             act,
-            title="Place a legal hold",
-            button="Place hold",
+            title=title,
+            button=button,
             fieldsets=HoldForm.fieldsets,
-            about="In force at once, for present and for later objects. Its release takes two people.",
+            about=about,
+            template=template,
         )
+
+    def would_cover(self, hold: LegalHold) -> Iterable[tuple[str, Any]]:
+        """What a hold that is not placed yet would cover now, in words."""
+        counted = coverage.count(holds.facts_of(hold))
+        yield "As of", display.moment(clock.now())
+        yield "Present versions", number_of(counted.versions, counted.whole)
+        yield "Bytes", display.size(counted.bytes)
+
+
+def number_of(number: int, whole: bool) -> str:
+    return f"{number:,}" if whole else f"more than {number:,}: not all was counted"
 
 
 @admin.register(HoldPrefix)

@@ -47,6 +47,8 @@ class Migration(migrations.Migration):
                 ('versioning', models.CharField(choices=[('unknown', 'Unknown'), ('enabled', 'Enabled'), ('suspended', 'Suspended'), ('unversioned', 'Unversioned')], default='unknown', editable=False, help_text='As observed.', max_length=11)),
                 ('object_lock', models.BooleanField(editable=False, help_text='As observed.', null=True)),
                 ('observed_at', models.DateTimeField(editable=False, null=True)),
+                ('lifecycle_observed_at', models.DateTimeField(editable=False, null=True)),
+                ('lifecycle_trouble', models.TextField(blank=True, db_default='', default='', editable=False, help_text='Why its lifecycle rules are not known.')),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
             ],
             options={
@@ -75,6 +77,25 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'legal hold',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='HoldRelease',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('reason', models.TextField()),
+                ('decision', models.CharField(blank=True, choices=[('', 'open'), ('approved', 'Approved'), ('denied', 'Denied')], max_length=8)),
+                ('decided_at', models.DateTimeField(blank=True, null=True)),
+                ('decision_reason', models.TextField(blank=True)),
+                ('impact', models.JSONField(blank=True, help_text='What the release would do, as whoever decided saw it (release_impact.py).', null=True)),
+                ('decided_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('hold', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='releases', to='retention.legalhold')),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'hold release',
                 'ordering': ['-id'],
             },
         ),
@@ -204,6 +225,8 @@ class Migration(migrations.Migration):
                 ('versions', models.PositiveBigIntegerField(default=0, help_text='Versions and delete markers listed.')),
                 ('refused', models.PositiveBigIntegerField(default=0, help_text='Keys that cannot be recorded, each one logged.')),
                 ('vanished', models.PositiveBigIntegerField(default=0, help_text='Present before, not listed now.')),
+                ('vanished_held', models.PositiveBigIntegerField(default=0, help_text='Of these, under a legal hold in force.')),
+                ('vanished_retained', models.PositiveBigIntegerField(default=0, help_text='Of these, still retained by a policy.')),
                 ('survived', models.PositiveBigIntegerField(default=0, help_text='Destroyed by us, yet listed later.')),
                 ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='syncs', to='retention.bucket')),
             ],
@@ -235,6 +258,25 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(('requested_by', models.F('approved_by')), _negated=True), name='enforcement_second_person'), models.UniqueConstraint(condition=models.Q(('switched_off_at', None)), fields=('tenant', 'bucket', 'prefix'), name='enforcement_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='LifecycleRule',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('rule_id', models.TextField(db_collation='C')),
+                ('prefix', models.TextField(blank=True, db_collation='C')),
+                ('words', models.TextField(help_text='What it does.')),
+                ('data', models.JSONField(help_text='The same for programs (retention.storage.LifecycleRule).')),
+                ('first_seen_at', models.DateTimeField()),
+                ('last_seen_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='lifecycle_rules', to='retention.bucket')),
+            ],
+            options={
+                'verbose_name': 'lifecycle rule',
+                'ordering': ['bucket', 'id'],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('bucket', 'rule_id'), name='lifecycle_rule_once')],
             },
         ),
         migrations.CreateModel(
@@ -323,6 +365,22 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='legalhold',
             constraint=models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range'),
+        ),
+        migrations.AddConstraint(
+            model_name='holdrelease',
+            constraint=models.CheckConstraint(condition=models.Q(('reason__regex', '\\S')), name='release_reason'),
+        ),
+        migrations.AddConstraint(
+            model_name='holdrelease',
+            constraint=models.CheckConstraint(condition=models.Q(('decided_by', models.F('requested_by')), _negated=True), name='release_second_person'),
+        ),
+        migrations.AddConstraint(
+            model_name='holdrelease',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('decided_by', None), ('decision', ''), ('decision_reason', ''), ('impact__isnull', True)), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), ('decision__in', ['approved', 'denied']), ('decision_reason__regex', '\\S')), _connector='OR'), name='release_decided_whole'),
+        ),
+        migrations.AddConstraint(
+            model_name='holdrelease',
+            constraint=models.UniqueConstraint(condition=models.Q(('decision', '')), fields=('hold',), name='release_one_open'),
         ),
         migrations.AddConstraint(
             model_name='holdprefix',
@@ -448,7 +506,7 @@ class Migration(migrations.Migration):
         ),
         sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
         sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
-        sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold() CASCADE"),
+        sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold(), guard_hold_release() CASCADE"),
         sqlfiles.run(__file__, "retention_event_guard.sql", undo="DROP FUNCTION guard_retention_event() CASCADE"),
         sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),
         sqlfiles.run(__file__, "stop_guard.sql", undo="DROP FUNCTION guard_stop(), guard_new_stop() CASCADE"),

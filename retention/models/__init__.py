@@ -9,7 +9,8 @@ from retention.models.catalogue import (
 from retention.models.control import Control, StopSwitch
 from retention.models.disposition import Disposition
 from retention.models.event import RetentionEvent
-from retention.models.hold import HoldPrefix, LegalHold
+from retention.models.hold import HoldPrefix, HoldRelease, LegalHold
+from retention.models.lifecycle import LifecycleRule
 from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
 from retention.models.scope import ANY_CLASS, Scoped
 
@@ -21,8 +22,10 @@ __all__ = [
     "Disposition",
     "Enforcement",
     "HoldPrefix",
+    "HoldRelease",
     "KeyRule",
     "LegalHold",
+    "LifecycleRule",
     "ObjectVersion",
     "PolicyRevision",
     "RetentionEvent",

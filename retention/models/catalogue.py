@@ -69,6 +69,10 @@ class Bucket(models.Model):
     )
     object_lock = models.BooleanField(null=True, editable=False, help_text="As observed.")
     observed_at = models.DateTimeField(null=True, editable=False)
+    lifecycle_observed_at = models.DateTimeField(null=True, editable=False)
+    lifecycle_trouble = models.TextField(
+        blank=True, default="", db_default="", editable=False, help_text="Why its lifecycle rules are not known."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
@@ -287,6 +291,8 @@ class CatalogueSync(models.Model):
     versions = models.PositiveBigIntegerField(default=0, help_text="Versions and delete markers listed.")
     refused = models.PositiveBigIntegerField(default=0, help_text="Keys that cannot be recorded, each one logged.")
     vanished = models.PositiveBigIntegerField(default=0, help_text="Present before, not listed now.")
+    vanished_held = models.PositiveBigIntegerField(default=0, help_text="Of these, under a legal hold in force.")
+    vanished_retained = models.PositiveBigIntegerField(default=0, help_text="Of these, still retained by a policy.")
     survived = models.PositiveBigIntegerField(default=0, help_text="Destroyed by us, yet listed later.")
 
     class Meta:

@@ -55,6 +55,58 @@ class LegalHold(Scoped):
             raise ValidationError({"stored_to": "The end of the range must be later than its start."})
 
 
+class HoldReleaseQuerySet(models.QuerySet["HoldRelease"]):
+    def open(self) -> "HoldReleaseQuerySet":
+        return self.filter(decision="")
+
+
+class HoldRelease(models.Model):
+    """A request to release a hold, and what another person decided. It is never withdrawn, only decided, once."""
+
+    class Decision(models.TextChoices):
+        OPEN = "", "open"
+        APPROVED = "approved"
+        DENIED = "denied"
+
+    hold = models.ForeignKey(LegalHold, on_delete=models.PROTECT, related_name="releases")
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    reason = models.TextField()
+    decision = models.CharField(max_length=8, choices=Decision, blank=True)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decision_reason = models.TextField(blank=True)
+    impact = models.JSONField(
+        null=True, blank=True, help_text="What the release would do, as whoever decided saw it (release_impact.py)."
+    )
+
+    objects = HoldReleaseQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "hold release"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(reason__regex=r"\S"), name="release_reason"),
+            models.CheckConstraint(condition=~Q(decided_by=F("requested_by")), name="release_second_person"),
+            models.CheckConstraint(
+                condition=Q(decision="", decided_by=None, decided_at=None, decision_reason="", impact__isnull=True)
+                | Q(
+                    decision__in=["approved", "denied"],
+                    decided_by__isnull=False,
+                    decided_at__isnull=False,
+                    decision_reason__regex=r"\S",
+                ),
+                name="release_decided_whole",
+            ),
+            models.UniqueConstraint(fields=["hold"], condition=Q(decision=""), name="release_one_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"release of {self.hold}"
+
+
 class HoldPrefix(models.Model):
     """One (bucket, prefix) of a hold, so that a key finds its holds by equality on its own beginnings."""
 

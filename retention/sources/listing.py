@@ -8,7 +8,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from retention import buckets, catalogue
+from retention import buckets, catalogue, lifecycle, losses
 from retention.exceptions import RetentionError
 from retention.facts import BucketRules, Observation, Unrecordable, check_text, incarnation
 from retention.models import Bucket, CatalogueSync, ObjectVersion
@@ -63,6 +63,7 @@ def sync(
         run = begin(bucket, prefix)
         try:
             observe_bucket(bucket, place, store)
+            lifecycle.observe(bucket, place, store)
             rules = BucketRules.of(bucket)
             for page in pages(store, place, prefix=prefix, after=run.after_key):
                 record_page(run, page, rules)
@@ -75,7 +76,9 @@ def sync(
         for _ in mark_vanished(run, place, store):
             tell(run)
         catalogue.couple(bucket, prefix=prefix)
-        CatalogueSync.objects.filter(pk=run.pk).update(finished_at=Now())
+        with transaction.atomic():
+            CatalogueSync.objects.filter(pk=run.pk).update(finished_at=Now())
+            losses.tell(run)
         catalogue.analyse()
     run.refresh_from_db()
     return run
@@ -156,9 +159,13 @@ def mark_vanished(run: CatalogueSync, place: BucketRef, store: ObjectStore) -> I
         if len(gone) < len(missing):
             log.warning("not listed, yet not gone for sure", bucket=run.bucket.name, versions=len(missing) - len(gone))
         with transaction.atomic(), connection.cursor() as cursor:
+            kept = losses.kept(gone, run.started_at)
             cursor.execute(catalogue.sql("vanished.sql"), {"ids": gone, "asked_at": asked_at})
-            run.vanished += cursor.rowcount
-            run.save(update_fields=["vanished"])
+            vanished = {row[0] for row in cursor.fetchall()}
+            run.vanished += len(vanished)
+            run.vanished_held += len(vanished & kept.held)
+            run.vanished_retained += len(vanished & kept.retained)
+            run.save(update_fields=["vanished", "vanished_held", "vanished_retained"])
         yield
 
 
@@ -186,5 +193,7 @@ def summary(run: CatalogueSync) -> dict[str, Any]:
         "versions": run.versions,
         "refused": run.refused,
         "vanished": run.vanished,
+        "vanished_held": run.vanished_held,
+        "vanished_retained": run.vanished_retained,
         "survived": run.survived,
     }

@@ -1,6 +1,7 @@
 -- Judge a page of object versions at one instant: the same rule as retention/eligibility.py, reason by reason.
 -- Parameters: ids bigint[], derivatives bigint[] (scan.derivatives_of the ids), rules jsonb (governing.as_json), as_of
--- timestamptz. What is appended reads `verdict`: one row for each id that exists, `place` being its place in ids, and
+-- timestamptz, without bigint (a hold that is taken for released, or 0). What is appended reads `verdict`: one row for each
+-- id that exists, `place` being its place in ids, and
 -- `considered` the labels of the revisions that cover it, as the inside of a JSON list of strings.
 WITH rule AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rules)s::jsonb) AS r (
@@ -125,6 +126,7 @@ covered AS (
     ) lengths
     JOIN retention_holdprefix p ON p.bucket_id = t.bucket_id AND p.prefix = left(t.key, lengths.length)
     JOIN retention_legalhold h ON h.id = p.hold_id AND h.released_at IS NULL AND h.tenant_id = t.tenant_id
+        AND h.id <> %(without)s::bigint
         AND (t.retention_class = ANY(h.retention_classes) OR '*' = ANY(h.retention_classes))
         AND (h.stored_from IS NULL OR t.stored_at >= h.stored_from)
         AND (h.stored_to IS NULL OR t.stored_at < h.stored_to)

@@ -8,3 +8,4 @@ UPDATE retention_objectversion v
 SET gone_at = %(asked_at)s, gone_reason = 'vanished', parked_by_id = NULL
 FROM chunk
 WHERE v.id = chunk.id
+RETURNING v.id

@@ -1,6 +1,6 @@
 """An object store in memory, for tests: versions, null versions, delete markers, locks, and faults on demand."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import md5
@@ -13,6 +13,7 @@ from retention.storage.port import (
     BucketState,
     DeleteOutcome,
     Inspection,
+    LifecycleRule,
     ListedVersion,
     ListPage,
     LockMode,
@@ -61,6 +62,7 @@ class _Bucket:
     versioning: Versioning
     object_lock: bool
     keys: dict[str, list[_Object]] = field(default_factory=dict)  # newest first
+    lifecycle: Sequence[LifecycleRule] = ()
     serials: dict[VersionRef, int] = field(default_factory=dict)  # of every version there ever was
 
     def find(self, ref: VersionRef) -> _Object | None:
@@ -101,6 +103,10 @@ class MemoryStore:
 
     def set_versioning(self, bucket: BucketRef, versioning: Versioning) -> None:
         self._bucket(bucket).versioning = versioning
+
+    def set_lifecycle(self, bucket: BucketRef, *rules: LifecycleRule) -> None:
+        """Rules are told to whoever asks, and never carried out."""
+        self._bucket(bucket).lifecycle = rules
 
     def put(self, bucket: BucketRef, key: str, body: bytes = b"", *, modified: datetime | None = None) -> VersionRef:
         """Write a version and give its name; without versioning, that is 'null' and replaces the one before."""
@@ -198,6 +204,9 @@ class MemoryStore:
     def bucket_state(self, bucket: BucketRef) -> BucketState:
         kept = self._query("bucket_state", bucket)
         return BucketState(kept.versioning, kept.object_lock)
+
+    def lifecycle_rules(self, bucket: BucketRef) -> Sequence[LifecycleRule]:
+        return self._query("lifecycle_rules", bucket).lifecycle
 
     def _begin(self, operation: str, bucket: BucketRef, refs: Collection[VersionRef]) -> Fault | None:
         if self.before_call is not None:

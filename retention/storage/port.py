@@ -91,6 +91,26 @@ class BucketState:
     object_lock: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LifecycleRule:
+    """A rule by which the store deletes by itself under a key prefix; transitions are left out.
+
+    `expire_days` after a current version was stored, or from `expire_on` on, it expires: a versioned bucket gets a delete
+    marker, another loses the object. `noncurrent_days` after it ceased to be current, a version is deleted, but for the
+    `noncurrent_kept` newest. `narrowed`: tags or sizes choose among the objects.
+    """
+
+    rule_id: str
+    enabled: bool
+    prefix: str = ""
+    narrowed: bool = False
+    expire_days: int | None = None
+    expire_on: datetime | None = None
+    noncurrent_days: int | None = None
+    noncurrent_kept: int = 0
+    lone_markers: bool = False
+
+
 class Presence(StrEnum):
     """What an inspection saw."""
 
@@ -138,7 +158,7 @@ class DeleteOutcome:
 
 
 class ObjectStore(Protocol):
-    """The five things the product asks of a store."""
+    """The six things the product asks of a store."""
 
     def list_versions(
         self,
@@ -185,6 +205,12 @@ class ObjectStore(Protocol):
 
     def bucket_state(self, bucket: BucketRef) -> BucketState:
         """Versioning and Object Lock of a bucket. Raises `StorageError`."""
+
+    def lifecycle_rules(self, bucket: BucketRef) -> Sequence[LifecycleRule]:
+        """The bucket's lifecycle rules, switched off ones too; none where it has none.
+
+        Raises `StorageError`: then they are not known.
+        """
 
 
 def check_refs(refs: Collection[VersionRef]) -> Sequence[VersionRef]:

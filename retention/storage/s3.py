@@ -4,10 +4,11 @@ What differs between stores is measured, not configured: see the modules that th
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from retention.storage import lifecycle
 from retention.storage.answers import UNACCOUNTED
 from retention.storage.client import Clients, Reply, Timeouts
 from retention.storage.deletes import Deletion
@@ -18,6 +19,7 @@ from retention.storage.port import (
     BucketState,
     DeleteOutcome,
     Inspection,
+    LifecycleRule,
     ListedVersion,
     ListPage,
     LockState,
@@ -100,6 +102,16 @@ class S3Store:
                 raise
             lock = {}
         return BucketState(_VERSIONING[versioning], lock.get("ObjectLockEnabled") == "Enabled")
+
+    def lifecycle_rules(self, bucket: BucketRef) -> Sequence[LifecycleRule]:
+        try:
+            said = self._get(bucket, "get_bucket_lifecycle_configuration").data.get("Rules", ())
+        except StorageError as error:
+            # The first is how AWS says "none"; the others come from stores that have no lifecycle at all.
+            if error.failure.code not in ("NoSuchLifecycleConfiguration", "NotImplemented", "MethodNotAllowed"):
+                raise
+            said = ()
+        return [lifecycle.rule(each, position) for position, each in enumerate(said, 1)]
 
     def _get(self, bucket: BucketRef, operation: str, **params: Any) -> Reply:
         reply = self._clients.asker(bucket)(operation, self._until(), **params)

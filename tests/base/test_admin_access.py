@@ -33,8 +33,9 @@ from ledger.models import (
     TenantSalt,
     Turn,
 )
-from retention import control, dispositions
+from retention import control, dispositions, lifecycle, releases
 from retention.models import CatalogueSync, Control, KeyRule
+from retention.storage import LifecycleRule
 from tests import world
 from tests.ledger.acting import build
 from tests.ledger.parking import dead
@@ -61,6 +62,8 @@ def everything(db: None) -> None:
         tenant="acme", name="archive", url="https://archive.example/", event_types=["*"], by=acting.people["operator"]
     )
     KeyRule.objects.create(bucket=acting.bucket, position=1, pattern="{_*}")
+    acting.store.set_lifecycle(acting.place, LifecycleRule("old", True, noncurrent_days=30))
+    lifecycle.observe(acting.bucket, acting.place, acting.store)
     CatalogueSync.objects.create(bucket=acting.bucket)
     Heartbeat.objects.create(host="worker-1", queue="work")
     acting.put("clips/waiting", stored_at=clock.now())
@@ -81,7 +84,9 @@ def everything(db: None) -> None:
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
     )
-    inflight.placed(world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"]).pk)
+    held = world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"])
+    inflight.placed(held.pk)
+    releases.request(hold=held, by=acting.people["compliance"], reason="Settled.")
     stops.pressed(control.press(scope="everything", by=acting.people["operator"], reason="Look first.").pk)
 
 

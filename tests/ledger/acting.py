@@ -140,6 +140,7 @@ def people() -> dict[str, User]:
         ("manager", roles.RETENTION_MANAGER),
         ("manager2", roles.RETENTION_MANAGER),
         ("compliance", roles.COMPLIANCE),
+        ("compliance2", roles.COMPLIANCE),
         ("operator", roles.OPERATOR),
     ):
         made[name] = User.objects.create_user(name, is_staff=True)

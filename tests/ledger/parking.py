@@ -10,7 +10,7 @@ from retention.models import Enforcement, LegalHold
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
 from tests.ledger.acting import Acting
-from tests.world import hold
+from tests.world import hold, release
 
 DENIED = Failure.of(FailureClass.PERMISSION, "AccessDenied", "No.")
 
@@ -74,4 +74,4 @@ def drained(world: Acting, key: str, state: str) -> CleanupCommand:
 
 
 def released(placed: LegalHold) -> None:
-    LegalHold.objects.filter(pk=placed.pk).update(released_at=Now())
+    release(placed)

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleanup_project.base import roles
+from cleanup_project.base.csvcells import guarded
 from cleanup_project.base.models import AuditEvent, User
 from ledger import downloads
-from ledger.downloads import COLUMNS, guarded
+from ledger.downloads import COLUMNS
 from ledger.models import CleanupRun, ManifestItem
 from retention.models import Bucket, PolicyRevision, Tenant
 from tests import world

@@ -18,7 +18,7 @@ from ledger.models import CleanupRun, ManifestItem, ManifestPart
 from ledger.states import RunState
 from retention import enforcement, holds, policies
 from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy, Tenant
-from tests.world import published, version
+from tests.world import published, release, version
 
 pytestmark = pytest.mark.django_db
 
@@ -203,7 +203,7 @@ def test_held_versions_are_left_out_reported_and_not_read_again(
     assert set(ObjectVersion.objects.filter(parked_by=hold)) == {kept, coupled}
     assert dry_run(policy).parts.get().read == 1
 
-    LegalHold.objects.filter(pk=hold.pk).update(released_at=timezone.now())
+    release(hold)
     assert dry_run(policy).item_count == 3
     assert not ObjectVersion.objects.filter(parked_by__isnull=False).exists()
 

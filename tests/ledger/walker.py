@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db import connection
 
 from cleanup_project.base import clock
 from ledger import closing, drain, inflight, manifest, publish, quarantine, reconcile, runs, sweep
@@ -160,9 +159,7 @@ class Ledger:
             self.release(hold)
 
     def release(self, hold: LegalHold) -> None:
-        with transaction.atomic():
-            LegalHold.objects.filter(pk=hold.pk).update(released_at=Now())
-            control.bump(self.world.tenant.pk)
+        world.release(hold)
 
     def switch_enforcement_off(self, which: int) -> None:
         row = pick(Enforcement.objects.filter(switched_off_at=None), which)

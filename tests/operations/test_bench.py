@@ -44,3 +44,10 @@ def test_freezing_is_compared_with_a_smaller_catalogue(tmp_path: Path) -> None:
     small, large = said["details"]["small"], said["details"]["large"]
     assert (said["name"], small["items"], large["items"]) == ("freeze", large["items"], small["items"])
     assert said["ratio"] == pytest.approx(large["seconds"] / small["seconds"], rel=0.01)
+
+
+def test_a_hold_is_compared_with_one_over_nothing_and_a_drain_runs_beside_it(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "hold", "--objects", "300", "--commands", "100")
+    assert (said["name"], said["unit"], said["details"]["objects"]) == ("hold", "ms", 300)
+    assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.1)
+    assert said["details"]["drain"]["marked"] == 100

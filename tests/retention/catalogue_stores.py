@@ -8,6 +8,7 @@ from retention.storage import (
     BucketRef,
     BucketState,
     Inspection,
+    LifecycleRule,
     ListedVersion,
     ListPage,
     ObjectStore,
@@ -63,6 +64,9 @@ class Shows:
 
     def bucket_state(self, bucket: BucketRef) -> BucketState:
         return BucketState("enabled", False)
+
+    def lifecycle_rules(self, bucket: BucketRef) -> list[LifecycleRule]:
+        return []
 
     def list_versions(self, bucket: BucketRef, **options: object) -> ListPage:
         return ListPage(self.versions, None, None, datetime.now(UTC))

@@ -27,6 +27,7 @@ from retention.models import (
 )
 from retention.prefixes import minimal
 from retention.why import dispositions_of, events_of, facts_of
+from tests.world import release
 
 DAYS = [
     datetime(2023, 1, 30, 23, 59, 59, 999999, tzinfo=UTC),
@@ -288,11 +289,12 @@ def hold_row(one: dict[str, Any], tenant: Tenant, buckets: list[Bucket], by: Use
         retention_classes=one["retention_classes"],
         stored_from=one["stored_from"],
         stored_to=one["stored_to"],
-        released_at=BEFORE if one["released"] else None,
     )
     for bucket in chosen:
         for prefix in minimal(one["prefixes"]):
             HoldPrefix.objects.create(hold=hold, bucket=bucket, prefix=prefix)
+    if one["released"]:
+        release(hold)
 
 
 def event_row(one: dict[str, Any], tenants: list[Tenant], buckets: list[Bucket], by: User, as_of: datetime) -> None:

@@ -13,7 +13,7 @@ from cleanup_project.base.models import AuditEvent, User
 from retention import enforcement, governing, holds, policies
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import Bucket, Enforcement, HoldPrefix, LegalHold, PolicyRevision, Tenant
-from tests.world import EPOCH, published
+from tests.world import EPOCH, published, release
 
 pytestmark = pytest.mark.django_db
 
@@ -199,7 +199,7 @@ def test_a_hold_is_released_once_and_never_changed(tenant: Tenant, bucket: Bucke
     hold = LegalHold.objects.filter(pk=place(tenant, bucket, compliance).pk)
     with pytest.raises(IntegrityError, match="can only be released"), transaction.atomic():
         hold.update(prefixes=["b/"])
-    hold.update(released_at=timezone.now())
+    release(hold.get())
     with pytest.raises(IntegrityError, match="can only be released"), transaction.atomic():
         hold.update(released_at=None)
     with pytest.raises(IntegrityError), transaction.atomic():

@@ -39,7 +39,7 @@ class Request:
         }
         if self.method != "GET":
             return names[self.method]
-        for parameter in ("versions", "retention", "legal-hold", "versioning", "object-lock"):
+        for parameter in ("versions", "retention", "legal-hold", "versioning", "object-lock", "lifecycle"):
             if parameter in self.query:
                 return f"get_{parameter}"
         return "get_object"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
-from retention.storage import BucketRef, LockMode, ObjectStore, Versioning, VersionRef
+from retention.storage import BucketRef, LockMode, ObjectStore, Versioning, VersionRef, lifecycle
 from retention.storage.memory import MemoryStore
 from retention.storage.s3 import S3Store
 from tests.servers import REGION, client
@@ -24,6 +24,7 @@ class Lab(Protocol):
     def lock(
         self, bucket: BucketRef, ref: VersionRef, *, until: datetime | None = None, hold: bool = False
     ) -> None: ...
+    def set_lifecycle(self, bucket: BucketRef, rules: list[dict[str, Any]]) -> None: ...
 
 
 def put_all(lab: Lab, bucket: BucketRef, keys: Sequence[str]) -> list[VersionRef]:
@@ -58,6 +59,9 @@ class MemoryLab:
         mode: LockMode | None = "GOVERNANCE" if until else None
         self.store.lock(bucket, ref, mode=mode, retain_until=until, legal_hold=hold)
 
+    def set_lifecycle(self, bucket: BucketRef, rules: list[dict[str, Any]]) -> None:
+        self.store.set_lifecycle(bucket, *(lifecycle.rule(each, position) for position, each in enumerate(rules, 1)))
+
 
 class S3Lab:
     def __init__(self, name: str, endpoint_url: str) -> None:
@@ -91,3 +95,6 @@ class S3Lab:
             self._client.put_object_retention(**target, Retention={"Mode": "GOVERNANCE", "RetainUntilDate": until})
         if hold:
             self._client.put_object_legal_hold(**target, LegalHold={"Status": "ON"})
+
+    def set_lifecycle(self, bucket: BucketRef, rules: list[dict[str, Any]]) -> None:
+        self._client.put_bucket_lifecycle_configuration(Bucket=bucket.name, LifecycleConfiguration={"Rules": rules})

@@ -12,6 +12,7 @@ from retention.storage import (
     BucketState,
     FailureClass,
     InvalidRefs,
+    LifecycleRule,
     ListedVersion,
     Presence,
     Scope,
@@ -282,6 +283,8 @@ def test_in_a_missing_bucket_nothing_is_gone(lab: Lab) -> None:
     assert caught.value.failure.kind is FailureClass.BUCKET_MISSING
     with pytest.raises(StorageError):
         lab.store.bucket_state(bucket)
+    with pytest.raises(StorageError):
+        lab.store.lifecycle_rules(bucket)
 
 
 def test_the_null_version_of_a_bucket_without_versioning(lab: Lab) -> None:
@@ -323,6 +326,37 @@ def test_null_versions_in_a_batch(lab: Lab) -> None:
 def test_the_state_of_a_bucket(lab: Lab, versioning, object_lock: bool) -> None:
     bucket = lab.new_bucket(versioning=versioning, object_lock=object_lock)
     assert lab.store.bucket_state(bucket) == BucketState(versioning, object_lock)
+
+
+RULES: list[dict[str, object]] = [
+    {
+        "ID": "old", "Status": "Enabled", "Filter": {"Prefix": "case/"},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 30, "NewerNoncurrentVersions": 2},
+    },
+    {"ID": "tagged", "Status": "Disabled", "Filter": {"Tag": {"Key": "k", "Value": "v"}}, "Expiration": {"Days": 7}},
+    {
+        "ID": "both", "Status": "Enabled", "Expiration": {"Days": 9},
+        "Filter": {"And": {"Prefix": "p", "Tags": [{"Key": "k", "Value": "v"}]}},
+    },
+    {"ID": "markers", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"ExpiredObjectDeleteMarker": True}},
+]  # fmt: skip
+READ = {
+    LifecycleRule("old", True, "case/", noncurrent_days=30, noncurrent_kept=2),
+    LifecycleRule("tagged", False, narrowed=True, expire_days=7),
+    LifecycleRule("both", True, "p", narrowed=True, expire_days=9),
+    LifecycleRule("markers", True, lone_markers=True),
+}
+
+
+@pytest.mark.parametrize("lab", adapters("memory", "moto"), indirect=True)
+def test_the_lifecycle_rules_of_a_bucket(lab: Lab) -> None:
+    bucket = lab.new_bucket()
+    lab.set_lifecycle(bucket, RULES)
+    assert set(lab.store.lifecycle_rules(bucket)) == READ
+
+
+def test_a_bucket_without_lifecycle_rules(lab: Lab) -> None:
+    assert list(lab.store.lifecycle_rules(lab.new_bucket())) == []
 
 
 def test_a_large_batch_is_accounted_for_item_by_item(lab: Lab) -> None:

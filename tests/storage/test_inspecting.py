@@ -1,8 +1,20 @@
 """Inspections against a scripted store that gives AWS's recorded answers."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from retention.storage import REFUSED_ID, BucketRef, FailureClass, Inspection, Presence, Scope, StorageError, VersionRef
+from retention.storage import (
+    REFUSED_ID,
+    BucketRef,
+    FailureClass,
+    Inspection,
+    LifecycleRule,
+    Presence,
+    Scope,
+    StorageError,
+    VersionRef,
+)
 from retention.storage.s3 import S3Store
 from tests.storage.fake_s3 import Answer, FakeS3, Request, error, listing
 
@@ -230,3 +242,41 @@ def test_whether_a_bucket_has_object_lock(
     else:
         state = store.bucket_state(fake_bucket)
         assert (state.versioning, state.object_lock) == ("suspended", expected)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "known"),
+    [
+        ("NoSuchLifecycleConfiguration", 404, True),
+        ("NotImplemented", 501, True),
+        ("MethodNotAllowed", 405, True),
+        ("AccessDenied", 403, False),
+        ("NoSuchBucket", 404, False),
+    ],
+)
+def test_whether_the_lifecycle_rules_are_known(
+    fake: FakeS3, fake_bucket: BucketRef, store: S3Store, code: str, status: int, known: bool
+) -> None:
+    fake.respond = lambda request: error(code, status)
+    if known:
+        assert store.lifecycle_rules(fake_bucket) == []
+    else:
+        with pytest.raises(StorageError, match=code):
+            store.lifecycle_rules(fake_bucket)
+    assert [request.operation for request in fake.requests] == ["get_lifecycle"]
+
+
+def test_lifecycle_rules_of_the_old_form_and_without_an_id(
+    fake: FakeS3, fake_bucket: BucketRef, store: S3Store
+) -> None:
+    fake.respond = lambda request: Answer(
+        200,
+        "<LifecycleConfiguration><Rule><Prefix>old/</Prefix><Status>Enabled</Status>"
+        "<Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration></Rule>"
+        "<Rule><ID>sizes</ID><Filter><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></Filter><Status>Enabled</Status>"
+        "<Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>",
+    )
+    assert store.lifecycle_rules(fake_bucket) == [
+        LifecycleRule("#1", True, "old/", expire_on=datetime(2030, 1, 1, tzinfo=UTC)),
+        LifecycleRule("sizes", True, narrowed=True, expire_days=1),
+    ]

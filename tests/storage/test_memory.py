@@ -35,15 +35,19 @@ def test_a_fault_may_hide_a_deletion_that_happened(store: MemoryStore) -> None:
 
 def test_every_operation_can_fail(store: MemoryStore) -> None:
     ref = store.put(BUCKET, "k")
-    for operation in ("list_versions", "inspect", "lock_state", "bucket_state"):
+    for operation in ("list_versions", "inspect", "lock_state", "bucket_state", "lifecycle_rules"):
         store.inject(Fault(operation, LOST))
     with pytest.raises(StorageError):
         store.list_versions(BUCKET)
     with pytest.raises(StorageError):
         store.bucket_state(BUCKET)
+    with pytest.raises(StorageError):
+        store.lifecycle_rules(BUCKET)
     assert store.lock_state(BUCKET, ref).unknown
     assert store.inspect(BUCKET, [ref])[ref].failure == LOST
-    assert [operation for operation, _ in store.calls] == ["list_versions", "bucket_state", "lock_state", "inspect"]
+    assert [operation for operation, _ in store.calls] == [
+        "list_versions", "bucket_state", "lifecycle_rules", "lock_state", "inspect",
+    ]  # fmt: skip
 
 
 def test_a_hook_may_end_the_process(store: MemoryStore) -> None:

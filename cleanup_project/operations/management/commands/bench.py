@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, freeze, ledger, sync
+from cleanup_project.operations.bench import drain, freeze, hold, ledger, sync
 
 
 class Command(BaseCommand):
@@ -22,6 +22,9 @@ class Command(BaseCommand):
         drained.add_argument("--commands", type=int, default=50_000, help="Commands of each side, default 50,000.")
         emptied = names.add_parser("drain", help="Emptying a bucket of a real server, against s5cmd and others.")
         emptied.add_argument("--objects", type=int, default=4000, help="Objects for each contender, default 4,000.")
+        placed = names.add_parser("hold", help="Placing a hold over N objects, and a drain beside it.")
+        placed.add_argument("--objects", type=int, default=1_000_000, help="Objects covered, default 1,000,000.")
+        placed.add_argument("--commands", type=int, default=50_000, help="Commands that wait, default 50,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -31,6 +34,7 @@ class Command(BaseCommand):
         measure = {
             "freeze": lambda: freeze.run(rows=options["rows"]),
             "drain": lambda: drain.run(objects=options["objects"]),
+            "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
             "ledger": lambda: ledger.run(commands=options["commands"]),
             "sync": lambda: sync.run(versions=options["versions"]),
         }
