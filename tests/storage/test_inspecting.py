@@ -274,9 +274,12 @@ def test_lifecycle_rules_of_the_old_form_and_without_an_id(
         "<LifecycleConfiguration><Rule><Prefix>old/</Prefix><Status>Enabled</Status>"
         "<Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration></Rule>"
         "<Rule><ID>sizes</ID><Filter><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></Filter><Status>Enabled</Status>"
-        "<Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>",
+        "<Expiration><Days>1</Days></Expiration></Rule><Rule><ID>kept</ID><Filter/><Status>Disabled</Status>"
+        "<NoncurrentVersionExpiration><NoncurrentDays>3</NoncurrentDays><NewerNoncurrentVersions>2"
+        "</NewerNoncurrentVersions></NoncurrentVersionExpiration></Rule></LifecycleConfiguration>",
     )
     assert store.lifecycle_rules(fake_bucket) == [
         LifecycleRule("#1", True, "old/", expire_on=datetime(2030, 1, 1, tzinfo=UTC)),
         LifecycleRule("sizes", True, narrowed=True, expire_days=1),
+        LifecycleRule("kept", False, noncurrent_days=3, noncurrent_kept=2),
     ]
