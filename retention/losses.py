@@ -43,8 +43,8 @@ def kept(ids: Sequence[int], as_of: datetime) -> Kept:
     for tenant in Tenant.objects.filter(pk__in=by_tenant).order_by("pk"):
         own = by_tenant[tenant.pk]
         found.held.update(holds.covering(own, tenant.pk))
-        reasons = scan.reasons(own, governing.of_tenant(tenant, as_of), as_of)
-        found.retained.update(pk for pk, reason in reasons.items() if reason in RETAINED)
+        judged = scan.reasons(own, governing.of_tenant(tenant, as_of), as_of)
+        found.retained.update(pk for pk, (reason, _revision) in judged.items() if reason in RETAINED)
     return found
 
 
