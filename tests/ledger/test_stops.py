@@ -10,10 +10,10 @@ import pytest
 from django.db import transaction
 
 from cleanup_project.base import clock
-from ledger import claim, sweep, tasks
+from ledger import claim, next_action, sweep, tasks
 from ledger import drain as draining
-from ledger.models import Attempt, CleanupCommand, Pace, Request, StopReport
-from ledger.next_action import Turn, of_command
+from ledger.models import Attempt, CleanupCommand, Pace, Request, StopReport, Turn
+from ledger.next_action import of_command
 from ledger.states import RunState
 from ledger.stops import ends, pressed, unreported
 from retention import control, enforcement, policies
@@ -59,7 +59,7 @@ def test_what_is_stopped_is_not_sent_until_the_switch_is_lifted(scope: str) -> N
     assert world.drain().claimed == 0
     assert sent(world) == []
     following = of_command(world.command("a"))
-    assert following.turn is Turn.PERSON
+    assert following.turn is next_action.Turn.PERSON
     assert following.what.startswith("Stopped by operator since ")
     assert "Look first. Somebody with the right rearm lifts it." in following.what
     lift(world)
@@ -187,6 +187,7 @@ def test_a_stopped_tenant_with_urgent_work_keeps_nobody_else_from_a_turn() -> No
     done = world.drain()
     assert (done.gone, sent(world)) == (1, ["c"])
     assert CleanupCommand.objects.filter(tenant=tenant, claims=0).count() == 2
+    assert Turn.objects.get(tenant=tenant).turns == 1, "one for nothing, and no more in the same drain"
 
 
 @pytest.mark.django_db
