@@ -20,9 +20,10 @@ from retention.models import Bucket, CatalogueSync, ObjectVersion, Tenant
 VANISHED: Final = "catalogue.vanished"
 SURVIVED: Final = "catalogue.survived"
 KINDS: Final = (VANISHED, SURVIVED)
-# A policy in force would still have kept it, held or not.
+# A policy in force, or somebody's decision, would still have kept it, held or not.
 RETAINED: Final = frozenset({
     Reason.PERMANENT, Reason.SUSPENDED, Reason.AWAITING_EVENT, Reason.UNKNOWN_DATE, Reason.NOT_YET, Reason.KEPT_NEWEST,
+    Reason.EXEMPT,
 })  # fmt: skip
 
 
@@ -43,8 +44,8 @@ def kept(ids: Sequence[int], as_of: datetime) -> Kept:
     for tenant in Tenant.objects.filter(pk__in=by_tenant).order_by("pk"):
         own = by_tenant[tenant.pk]
         found.held.update(holds.covering(own, tenant.pk))
-        judged = scan.reasons(own, governing.of_tenant(tenant, as_of), as_of)
-        found.retained.update(pk for pk, (reason, _revision) in judged.items() if reason in RETAINED)
+        reasons = scan.reasons(own, governing.of_tenant(tenant, as_of), as_of)
+        found.retained.update(pk for pk, (reason, _governing) in reasons.items() if reason in RETAINED)
     return found
 
 
@@ -79,8 +80,8 @@ def vanished_message(run: CatalogueSync) -> str:
     )
     return (
         f"{versions(told['vanished'])} vanished outside of us, as {told['syncs']} of our syncs found, the last of them "
-        f"{run}: {told['held']:,} under a legal hold, {told['retained']:,} still retained by a policy. Look for whoever "
-        "deletes in this bucket besides us (its lifecycle rules, other programs, people), and mark this as seen at the "
+        f"{run}: {told['held']:,} under a legal hold, {told['retained']:,} still retained by a policy or a decision. "
+        "Look for whoever deletes in this bucket besides us (its lifecycle rules, other programs, people), and mark this as seen at the "
         "bucket."
     )
 

@@ -1,8 +1,8 @@
 -- Judge a page of object versions at one instant: the same rule as retention/eligibility.py, reason by reason.
 -- Parameters: ids bigint[], derivatives bigint[] (scan.derivatives_of the ids), rules jsonb (governing.as_json), as_of
 -- timestamptz, without bigint (a hold that is taken for released, or 0). What is appended reads `verdict`: one row for each
--- id that exists, `place` being its place in ids, and
--- `considered` the labels of the revisions that cover it, as the inside of a JSON list of strings.
+-- id that exists, `place` being its place in ids, and `considered` the labels of the revisions that cover it, as the inside
+-- of a JSON list of strings.
 WITH rule AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rules)s::jsonb) AS r (
         revision_id bigint, policy_id bigint, label text, policy text, number int, tenant_id bigint,
