@@ -81,8 +81,8 @@ def vanished_message(run: CatalogueSync) -> str:
     return (
         f"{versions(told['vanished'])} vanished outside of us, as {told['syncs']} of our syncs found, the last of them "
         f"{run}: {told['held']:,} under a legal hold, {told['retained']:,} still retained by a policy or a decision. "
-        "Look for whoever deletes in this bucket besides us (its lifecycle rules, other programs, people), and mark this as seen at the "
-        "bucket."
+        "Look for whoever deletes in this bucket besides us (its lifecycle rules, other programs, people), and "
+        "mark this as seen at the bucket."
     )
 
 
