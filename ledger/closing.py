@@ -66,7 +66,8 @@ def mismatch(run: CleanupRun, counts: dict[str, int]) -> str:
 
 
 def counts_of(run: CleanupRun) -> dict[str, int]:
-    """The run's items by what became of them, counted from the commands themselves; what was left out is withdrawn."""
+    """The run's items by what became of them, counted from the commands themselves; what was left out is withdrawn, and
+    what a reviewer took out before is exempt."""
     found: dict[str, int] = {}
     rows: Any = CleanupCommand.objects.filter(run=run).values_list("state", "outcome").annotate(number=Count("pk"))
     for state, outcome, number in rows.order_by():
@@ -75,6 +76,9 @@ def counts_of(run: CleanupRun) -> dict[str, int]:
     skipped = run.skipped.count()
     if skipped:
         found["withdrawn"] = found.get("withdrawn", 0) + skipped
+    exempt = run.dispositions.count()
+    if exempt:
+        found["exempt"] = exempt
     return found
 
 

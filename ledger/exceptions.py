@@ -9,6 +9,10 @@ class RunOverlap(LedgerError):
     """Another run of the policy is still open."""
 
 
+class InputRefused(LedgerError):
+    """What a run would rest on looks wrong: a catalogue that is stale or has shrunk, or a scope that is suddenly empty."""
+
+
 class IdempotencyConflict(LedgerError):
     """The idempotency key was used for a different request."""
 

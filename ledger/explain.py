@@ -18,7 +18,15 @@ from django.db.models import Count
 from cleanup_project.base.canonical import instant
 from ledger import next_action, story
 from ledger.exceptions import Unknown
-from ledger.models import CleanupCommand, CleanupRun, CommandSummary, ManifestItem, Receipt, SkippedItem
+from ledger.models import (
+    CleanupCommand,
+    CleanupRun,
+    CommandSummary,
+    ItemDisposition,
+    ManifestItem,
+    Receipt,
+    SkippedItem,
+)
 from ledger.next_action import Next
 from ledger.story import Moment
 from retention.models import PolicyRevision
@@ -199,6 +207,7 @@ def of_command(command: CleanupCommand) -> Explanation:
 def of_item(item: ManifestItem) -> Explanation:
     """A dry run's item, one that was left out, or one whose command is still to come."""
     skipped = SkippedItem.objects.filter(command_key=item.command_key, run=item.run_id, item_id=item.pk).first()
+    disposed = ItemDisposition.objects.select_related("by").filter(run=item.run_id, ordinal=item.ordinal).first()
     return Explanation(
         key=item.command_key,
         state=NO_COMMAND,
@@ -210,7 +219,7 @@ def of_item(item: ManifestItem) -> Explanation:
         deletion=Deletion(confirmed=False),
         event=None,
         deliveries=[],
-        next=next_action.of_item(item.run, skipped),
+        next=next_action.of_item(item.run, skipped, disposed),
         tries=Tries(),
         story=story.in_order(story.of_items(item.command_key)),
     )

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import audit, canonical, sqlfiles
 from cleanup_project.base.arrays import array
-from ledger import runs
+from ledger import caps, runs
 from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
@@ -66,22 +66,37 @@ def freeze_slice(run_id: int, *, budget_seconds: float) -> bool:
 
 
 def freeze_part(run: CleanupRun) -> ManifestPart | None:
-    """Freeze the next part in one transaction; None once the run is sealed or ended."""
+    """Freeze the next part in one transaction; None once the run is sealed or ended.
+
+    Where nothing is left, what the caps are compared with is counted outside of the transaction, and the run is sealed in
+    another one that has looked again.
+    """
+    measured: dict[str, Any] | None = None
+    while True:
+        part, ended = freeze_or_seal(run, measured)
+        if part is not None or ended:
+            return part
+        measured = caps.measure(run)
+
+
+def freeze_or_seal(run: CleanupRun, measured: dict[str, Any] | None) -> tuple[ManifestPart | None, bool]:
+    """The next part; or none, and whether the run has ended or is sealed, which takes what was measured."""
     with transaction.atomic():
         holds.share_lock(run.tenant_id)
         locked = CleanupRun.objects.select_for_update(no_key=True).values_list("state", "sealed_at")
         state, sealed_at = locked.get(pk=run.pk)
         if sealed_at is not None or RunState(state) in RUN_ENDED:
-            return None
+            return None, True
         number, last = run.parts.order_by("-number").values_list("number", "cursor").first() or (0, {})
         begin = Cursor(**last)
         rules = governing.of_policy(run.policy, run.as_of)
         page = gather(run, rules, begin)
-        if not page.ids:
-            seal(run)
-            return None
-        judge = scan.judging(page.ids, scan.lock_versions(page.ids), page.rules, run.as_of)
-        return write_part(run, number + 1, page.end, judge)
+        if page.ids:
+            judge = scan.judging(page.ids, scan.lock_versions(page.ids), page.rules, run.as_of)
+            return write_part(run, number + 1, page.end, judge), False
+        if measured is not None:
+            seal(run, measured)
+        return None, measured is not None
 
 
 class Gathered(NamedTuple):
@@ -166,27 +181,30 @@ def enforced_places(run: CleanupRun) -> str | None:
     return json.dumps([{"bucket_id": bucket, "prefix": prefix} for bucket, prefix in places])
 
 
-def seal(run: CleanupRun) -> None:
-    """Fix the manifest: its root over the parts' digests, and its counts. Called under the run's lock."""
+def seal(run: CleanupRun, measured: dict[str, Any]) -> None:
+    """Fix the manifest: its root over the parts' digests, its counts, and the caps it is over. Under the run's lock."""
     root = sha256()
     for digest in run.parts.order_by("number").values_list("digest", flat=True).iterator(chunk_size=1000):
         root.update(bytes.fromhex(digest))
     sums = run.parts.aggregate(items=Sum("item_count"), targets=Sum("target_count"), bytes=Sum("bytes"))
     items = sums["items"] or 0
-    state = runs.state_after_sealing(run, items)
+    state = runs.state_after_sealing(run, items, over=bool(measured["over"]))
     CleanupRun.objects.filter(pk=run.pk).update(
         state=state,
         sealed_at=Now(),
         manifest_root=root.hexdigest(),
+        remaining_root=root.hexdigest(),
+        remaining_count=items,
         item_count=items,
         target_count=sums["targets"] or 0,
         bytes=sums["bytes"] or 0,
+        guards=run.guards | measured,
         **runs.entering(run, state),
     )
     audit.record(
         action="run.sealed",
         subject=run,
         by=None,
-        after={"manifest_root": root.hexdigest(), "items": items, "state": state},
+        after={"manifest_root": root.hexdigest(), "items": items, "state": state, "over": measured["over"]},
     )
-    log.info("manifest sealed", root=root.hexdigest(), items=items, state=state)
+    log.info("manifest sealed", root=root.hexdigest(), items=items, state=state, over=len(measured["over"]))

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
-from ledger.models import CleanupCommand, CleanupRun, SkippedItem
+from ledger.models import CleanupCommand, CleanupRun, ItemDisposition, SkippedItem
 from ledger.states import CommandState, RunState
 from retention.models import ObjectVersion, StopSwitch
 from webhooks.models import Delivery
@@ -146,8 +146,13 @@ def destroyed_otherwise(command: CleanupCommand) -> bool:
     return ObjectVersion.objects.filter(pk__in=ids, gone_reason=ObjectVersion.Gone.DESTROYED).exists()
 
 
-def of_item(run: CleanupRun, skipped: SkippedItem | None) -> Next:
+def of_item(run: CleanupRun, skipped: SkippedItem | None, disposed: ItemDisposition | None = None) -> Next:
     """The next action on a manifest item of which no command was made."""
+    if disposed is not None and disposed.until is not None:
+        words = f"{disposed.by} extended its retention: {disposed.reason} A run after that may find it again."
+        return Next(Turn.AUTOMATIC, words, disposed.until)
+    if disposed is not None:
+        return Next(Turn.NOBODY, f"{disposed.by} exempted it from {run}: {disposed.reason}")
     if skipped is not None:
         return Next(Turn.NOBODY, f"It was left out when the commands of {run} were published: {skipped.reason}")
     if run.mode == CleanupRun.Mode.DRY_RUN:

@@ -106,6 +106,7 @@ def share(run: CleanupRun, revision: PolicyRevision) -> Shared:
     approval = {
         "at": canonical.instant(run.authorised_at) if run.authorised_at else None,
         "by": run.authorised_by.get_username() if run.authorised_by else None,
+        "root": run.remaining_root,
         "words": run.authorisation,
     }
     policy = {"code": revision.policy.code, "revision": revision.number, "title": revision.title}

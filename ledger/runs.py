@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import alarms, audit, clock, queue
 from cleanup_project.base.models import User
-from ledger.exceptions import IdempotencyConflict, LedgerError, RunOverlap
+from ledger import floors
+from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
 from retention import control, enforcement, governing, holds, scan
@@ -35,7 +36,8 @@ def open_run(
 
     Without a mode it enforces where enforcement is switched on for any part of the policy's scope, and is a dry run
     elsewhere. The same idempotency key returns the same run for ever; with another policy or mode it raises
-    IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open.
+    IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open, and InputRefused for an enforcing
+    run where the catalogue is no ground to destroy anything; a dry run goes on and keeps what speaks against it.
     """
     mode = mode or default_mode(policy)
     holds.unpark_released()
@@ -43,22 +45,28 @@ def open_run(
         earlier = CleanupRun.objects.filter(idempotency_key=idempotency_key).first()
         if earlier is not None:
             return same_request(earlier, policy, mode), False
+    refuse_overlap(policy, mode)
+    found = floors.check(policy, own_rules(policy, clock.now()))
+    if found and mode == CleanupRun.Mode.ENFORCE:
+        raise InputRefused(" ".join(finding["message"] for finding in found))
     try:
         with transaction.atomic():
             as_of = clock.now()
             streams = [stream.as_json() for stream in scan.plan(own_rules(policy, as_of), as_of)]
-            return insert_run(policy, mode, by, as_of, streams, idempotency_key, scheduled_for), True
-    except IntegrityError as error:
+            return insert_run(policy, mode, by, as_of, streams, found, idempotency_key, scheduled_for), True
+    except IntegrityError:
         # Another opener was first; which constraint it was decides the answer.
         winner = CleanupRun.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
         if winner is not None:
             return same_request(winner, policy, mode), False
-        busy = CleanupRun.objects.open().filter(policy=policy, mode=mode).first()
-        if busy is not None:
-            raise RunOverlap(
-                f"{busy} of policy {policy} is still {busy.get_state_display()}: let it end, or cancel it."
-            ) from error
+        refuse_overlap(policy, mode)
         raise
+
+
+def refuse_overlap(policy: RetentionPolicy, mode: CleanupRun.Mode) -> None:
+    busy = CleanupRun.objects.open().filter(policy=policy, mode=mode).first()
+    if busy is not None:
+        raise RunOverlap(f"{busy} of policy {policy} is still {busy.get_state_display()}: let it end, or cancel it.")
 
 
 def default_mode(policy: RetentionPolicy) -> CleanupRun.Mode:
@@ -85,6 +93,7 @@ def insert_run(
     by: User | None,
     as_of: datetime,
     streams: list[dict[str, Any]],
+    found: list[dict[str, Any]],
     idempotency_key: str | None = None,
     scheduled_for: datetime | None = None,
 ) -> CleanupRun:
@@ -98,6 +107,7 @@ def insert_run(
         idempotency_key=idempotency_key,
         streams=streams,
         opened_by=by,
+        guards={"floors": found},
     )
     audit.record(action="run.opened", subject=run, by=by, after={"mode": mode, "as_of": as_of.isoformat()})
     log.info("run opened", run=run.key, mode=mode, streams=len(run.streams))
@@ -107,7 +117,7 @@ def insert_run(
 def open_erasure(revision: PolicyRevision, request_id: int, *, by: User) -> CleanupRun:
     """The run of an erasure request, in the transaction of its approval: it reads the request's list and nothing else."""
     streams = [{"revision_id": revision.pk, "erasure": request_id}]
-    return insert_run(revision.policy, CleanupRun.Mode.ENFORCE, by, clock.now(), streams)
+    return insert_run(revision.policy, CleanupRun.Mode.ENFORCE, by, clock.now(), streams, found=[])
 
 
 def own_rules(policy: RetentionPolicy, as_of: datetime) -> list[governing.Governing]:
@@ -124,12 +134,15 @@ def revisions_of(policy: RetentionPolicy) -> QuerySet[PolicyRevision]:
     return PolicyRevision.objects.filter(policy=policy, published_at__isnull=False).select_related("policy")
 
 
-def state_after_sealing(run: CleanupRun, item_count: int) -> RunState:
-    """What a sealed run waits for: nothing, a person, its cooling-off time, or its commands' publication."""
+def state_after_sealing(run: CleanupRun, item_count: int, *, over: bool) -> RunState:
+    """What a sealed run waits for: nothing, a person, its cooling-off time, or its commands' publication.
+
+    One that is over a cap waits for a person, whatever its policy authorised; never does a part of it go ahead.
+    """
     if run.mode == CleanupRun.Mode.DRY_RUN or item_count == 0:
         return RunState.CLOSED
     used = used_revisions(run)
-    if any(revision.authorisation == PolicyRevision.Authorisation.APPROVAL for revision in used):
+    if over or any(revision.authorisation == PolicyRevision.Authorisation.APPROVAL for revision in used):
         return RunState.NEEDS_APPROVAL
     return authorised_state(used)
 
@@ -169,8 +182,11 @@ def entering(run: CleanupRun, state: RunState) -> dict[str, Any]:
     return fields
 
 
-def approve(*, run: CleanupRun, by: User, manifest_root: str, reason: str) -> CleanupRun:
-    """Approve exactly the manifest whose root is named. Raises LedgerError for who may not, and for another root."""
+def approve(*, run: CleanupRun, by: User, root: str, confirmation: str, reason: str) -> CleanupRun:
+    """Approve exactly what remains of the manifest under the root that is named, confirmed by its number or the run's key.
+
+    Raises LedgerError for who may not, for another root, and for another confirmation.
+    """
     if not by.has_perm("base.approve_run"):
         raise LedgerError(f"{by} may not approve runs: no role of theirs has the right approve_run.")
     if not reason.strip():
@@ -181,18 +197,27 @@ def approve(*, run: CleanupRun, by: User, manifest_root: str, reason: str) -> Cl
             raise LedgerError(f"{run} was opened by {by}: a second person must approve it.")
         if run.state != RunState.NEEDS_APPROVAL:
             raise LedgerError(f"{run} does not wait for an approval: it is {run.get_state_display()}.")
-        if manifest_root.strip().lower() != run.manifest_root:
-            raise LedgerError(
-                "That is not the root of this manifest: read it again, and name the root that it has now."
-            )
+        refuse_unread(run, root, confirmation)
         state = authorised_state(used_revisions(run))
         fields = entering(run, state) | {"authorised_by": by, "authorisation": reason}
         CleanupRun.objects.filter(pk=run.pk).update(state=state, **fields)
-        audit.record(
-            action="run.approved", subject=run, by=by, reason=reason, after={"manifest_root": run.manifest_root}
-        )
+        named = {"remaining_root": run.remaining_root, "remaining": run.remaining_count, "exempt": run.exempt_count}
+        after = {"manifest_root": run.manifest_root, **named}
+        audit.record(action="run.approved", subject=run, by=by, reason=reason, after=after)
     run.refresh_from_db()
     return run
+
+
+def refuse_unread(run: CleanupRun, root: str, confirmation: str) -> None:
+    """The approval must name what remains of the run now, and say how much that is."""
+    if not run.remaining_root:
+        raise LedgerError("What remains after the last exemption is still being counted: look again in a minute.")
+    if root.strip().lower() != run.remaining_root:
+        raise LedgerError("That is not the root of what remains: read it again, and name the root that it has now.")
+    if not run.remaining_count:
+        raise LedgerError(f"Nothing remains of {run}: cancel it.")
+    if confirmation.strip().replace(",", "") not in {str(run.remaining_count), run.key}:
+        raise LedgerError("Confirm with the number of items that remain, or with the key of the run.")
 
 
 def authorise_cooled() -> int:

@@ -23,7 +23,7 @@ class RunState(StrEnum):
 
 RUN_MEANING: Final[dict[RunState, str]] = {
     RunState.SCANNING: "Parts of the manifest are being frozen.",
-    RunState.NEEDS_APPROVAL: "Sealed; a person must approve the manifest root.",
+    RunState.NEEDS_APPROVAL: "Sealed; a person must approve the root of what remains.",
     RunState.COOLING_OFF: "Authorised for a later time; can still be cancelled without effect.",
     RunState.AUTHORISED: "Commands may be published.",
     RunState.DRAINING: "Commands are being executed.",
@@ -44,7 +44,13 @@ RUN_MOVES: Final[dict[RunState, frozenset[RunState]]] = {
         }
     ),
     RunState.NEEDS_APPROVAL: frozenset({RunState.COOLING_OFF, RunState.AUTHORISED, RunState.CANCELLED}),
-    RunState.COOLING_OFF: frozenset({RunState.AUTHORISED, RunState.CANCELLED}),
+    RunState.COOLING_OFF: frozenset(
+        {
+            RunState.NEEDS_APPROVAL,  # more was exempted: what remains must be approved anew
+            RunState.AUTHORISED,
+            RunState.CANCELLED,
+        }
+    ),
     RunState.AUTHORISED: frozenset({RunState.DRAINING, RunState.CANCELLED}),
     RunState.DRAINING: frozenset({RunState.PAUSED, RunState.TRIPPED, RunState.CLOSED, RunState.CANCELLED}),
     RunState.PAUSED: frozenset({RunState.DRAINING, RunState.CANCELLED}),

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cleanup_project.base.canonical import instant
-from ledger.models import Attempt, CleanupCommand, CleanupRun, InFlight, ManifestItem, Receipt, SkippedItem
+from ledger.models import (
+    Attempt,
+    CleanupCommand,
+    CleanupRun,
+    InFlight,
+    ItemDisposition,
+    ManifestItem,
+    Receipt,
+    SkippedItem,
+)
 from ledger.receipts import EVENT
 from webhooks.models import Delivery, OutboxEvent
 
@@ -32,6 +41,10 @@ def of_items(key: str) -> Iterator[Moment]:
         kind = "dry run" if item.run.mode == CleanupRun.Mode.DRY_RUN else "run"
         yield Moment(item.part.frozen_at, f"Frozen as item {item.ordinal} of {kind} {item.run}.")
         yield from of_run(item.run)
+        for disposed in ItemDisposition.objects.filter(run=item.run_id, ordinal=item.ordinal).select_related("by"):
+            until = f" until {instant(disposed.until)}" if disposed.until else ""
+            what = f"{disposed.get_kind_display().capitalize()}{until}: {disposed.reason}"
+            yield Moment(disposed.at, what, str(disposed.by))
     for skipped in SkippedItem.objects.filter(command_key=key).select_related("run").order_by("-id")[:ITEMS_TOLD]:
         yield Moment(skipped.at, f"Left out when {skipped.run} was published: {skipped.reason}")
 

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import queue
-from ledger import breaker, closing, drain, inflight, runs, stops
+from ledger import breaker, closing, dispositions, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle
@@ -17,6 +17,7 @@ from webhooks import sweep as webhooks
 def sweep() -> Mapping[str, int]:
     """One round; returns what it found, by name. Also runs outside of the queue, as `manage.py sweep`."""
     return {
+        "reckoned": dispositions.reckon_unfinished(),
         "cooled": runs.authorise_cooled(),
         "withdrawn": closing.withdraw(),
         "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),

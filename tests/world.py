@@ -5,15 +5,18 @@ from itertools import count
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db.models.functions import Now
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from ledger import manifest, runs
 from ledger.models import CleanupRun
-from retention import events, holds, policies, releases
+from retention import enforcement, events, holds, policies, releases
 from retention.eligibility import HoldFacts, VersionFacts
 from retention.models import (
     Bucket,
+    CatalogueSync,
+    Enforcement,
     HoldRelease,
     LegalHold,
     ObjectVersion,
@@ -26,6 +29,11 @@ from retention.models import (
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _serial = count(1)
+
+
+def listed(bucket: Bucket, **fields: Any) -> CatalogueSync:
+    """A listing of the bucket that ended a moment ago, so that its catalogue is fresh."""
+    return CatalogueSync.objects.create(bucket=bucket, **({"finished_at": Now()} | fields))
 
 
 def version(bucket: Bucket, tenant: Tenant | None, key: str, **fields: Any) -> ObjectVersion:
@@ -71,6 +79,16 @@ def published(
     }
     revision = policies.draft(policy=policy, by=author, **(defaults | fields))
     return policies.publish(revision=revision, by=publisher, reason="Reviewed.")
+
+
+def enforced(
+    tenant: Tenant, bucket: Bucket, prefix: str, *, by: User, approver: User, reason: str = "Pilot"
+) -> Enforcement:
+    """Enforcement under one prefix, asked for by one person and approved by another; the bucket's catalogue is fresh."""
+    if not bucket.syncs.exists():
+        listed(bucket)
+    asked = enforcement.request(tenant=tenant, bucket=bucket, prefix=prefix, by=by, reason=reason)
+    return enforcement.approve(request=asked, by=approver, reason="Looked at.")
 
 
 def sealed_run(
@@ -123,4 +141,17 @@ def days_ago(days: float, now: datetime) -> datetime:
     return now - timedelta(days=days)
 
 
-__all__ = ["EPOCH", "HoldFacts", "days_ago", "event", "facts", "hold", "published", "release", "sealed_run", "version"]
+__all__ = [
+    "EPOCH",
+    "HoldFacts",
+    "days_ago",
+    "enforced",
+    "event",
+    "facts",
+    "hold",
+    "listed",
+    "published",
+    "release",
+    "sealed_run",
+    "version",
+]

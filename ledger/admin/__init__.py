@@ -1,6 +1,18 @@
 """Runs, manifests, commands, quarantine and receipts in the admin: read, and decided about through the verbs alone."""
 
-from ledger.admin import commands, erasure, holdreports, holds, manifests, quarantine, receipts, runs, slots, stops
+from ledger.admin import (
+    commands,
+    erasure,
+    holdreports,
+    holds,
+    manifests,
+    quarantine,
+    receipts,
+    reviews,
+    runs,
+    slots,
+    stops,
+)
 
 __all__ = [
     "commands",
@@ -10,6 +22,7 @@ __all__ = [
     "manifests",
     "quarantine",
     "receipts",
+    "reviews",
     "runs",
     "slots",
     "stops",

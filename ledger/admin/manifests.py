@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
-from ledger.models import CleanupRun, ManifestItem, ManifestPart, SkippedItem
+from ledger.admin import reviews
+from ledger.models import CleanupRun, ItemDisposition, ManifestItem, ManifestPart, SkippedItem
 from retention.models import ObjectVersion, PolicyRevision
 
 LISTED_AT_MOST = 200
@@ -56,7 +57,7 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
     exact_search = ("command_key",)
     search_help_text = "A command key, exactly."
     fieldsets = (
-        (None, {"fields": ("command_key", "run", "part", "ordinal", "revision", "object_version")}),
+        (None, {"fields": ("command_key", "run", "part", "ordinal", "revision", "object_version", "disposition")}),
         ("Why", {"fields": ("eligible_since", "overdue", "facts")}),
         ("Targets", {"fields": ("target_count", "bytes", "targets")}),
         ("Evidence", {"fields": ("digest", "digest_check", "line")}),
@@ -67,6 +68,15 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
 
     def narrowed(self, request: HttpRequest) -> str | None:
         return of_run(request)
+
+    def tools(self, request: HttpRequest, obj: ManifestItem) -> Iterable[Tool]:
+        yield from reviews.tools(request, obj.run, item=obj)
+
+    @admin.display(description="review")
+    def disposition(self, obj: ManifestItem) -> SafeString | str:
+        """What a reviewer decided before the run was authorised."""
+        found = ItemDisposition.objects.filter(run=obj.run_id, ordinal=obj.ordinal).first()
+        return format_html("{}: {}", display.link(found), reviews.told(found)) if found else "goes with its run"
 
     @admin.display(description="overdue")
     def overdue(self, obj: ManifestItem) -> str:

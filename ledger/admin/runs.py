@@ -16,8 +16,18 @@ from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import downloads, runs
+from ledger.admin import guardwords, reviews
 from ledger.exceptions import LedgerError
-from ledger.models import CleanupCommand, CleanupRun, ErasureRequest, ManifestItem, ManifestPart, Receipt, SkippedItem
+from ledger.models import (
+    CleanupCommand,
+    CleanupRun,
+    ErasureRequest,
+    ItemDisposition,
+    ManifestItem,
+    ManifestPart,
+    Receipt,
+    SkippedItem,
+)
 from ledger.states import RUN_MEANING, RUN_OPEN, RunState
 from retention.models import Bucket, PolicyRevision, RetentionPolicy
 
@@ -42,9 +52,11 @@ LISTS: dict[type[Model], str] = {
     ManifestItem: "Items",
     CleanupCommand: "Commands",
     SkippedItem: "Left out",
+    ItemDisposition: "Exempted",
     Receipt: "Receipts",
 }
 ROOT_TYPED = 8
+UNAIDED = {"autocomplete": "off", "spellcheck": "false", "class": "exact"}
 # What one page of the list adds up over a run's parts, and in which words.
 TALLIES = {
     "read": "object versions looked at",
@@ -56,14 +68,20 @@ TALLIES = {
 
 
 class ApprovalForm(ReasonForm):
-    """Names the manifest root that the page showed; its first characters are typed, so that it was looked at."""
+    """Names the root of what remains, as the page showed it; its first characters are typed, so that it was looked at."""
 
     shown_root = forms.CharField(widget=forms.HiddenInput)
     typed = forms.CharField(
-        label="Manifest root",
+        label="Root of what remains",
         max_length=64,
-        help_text=f"Type its first {ROOT_TYPED} characters, as you read them in the manifest.",
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": "exact"}),
+        help_text=f"Type its first {ROOT_TYPED} characters, as you read them above.",
+        widget=forms.TextInput(attrs=UNAIDED),
+    )
+    confirmation = forms.CharField(
+        label="Items to destroy",
+        max_length=120,
+        help_text="Type how many items remain, or the key of the run. This cannot be undone.",
+        widget=forms.TextInput(attrs=UNAIDED),
     )
 
     def clean_typed(self) -> str:
@@ -93,6 +111,8 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     fieldsets = (
         (None, {"fields": ("key", "state_pill", "mode", "policy", "tenant", "as_of", "scheduled_for")}),
         ("Manifest", {"fields": ("manifest_root", "sealed_at", "bytes", "tallies")}),
+        ("What remains after exemptions", {"fields": ("remaining_count", "exempt_count", "remaining_root")}),
+        ("Guards", {"fields": ("findings", "by_revision", "by_bucket")}),
         ("Authorisation", {"fields": ("authorised_by", "authorised_at", "authorisation", "cooling_until")}),
         ("Progress", {"fields": ("published_parts", "progress")}),
         ("Read in this order", {"fields": ("stream_table",)}),
@@ -116,7 +136,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
             self.verb_url("rearm", self.rearm_view),
             self.verb_url("cancel", self.cancel_view),
         ]
-        return [download, *verbs, *super().get_urls()]
+        return [download, *verbs, *reviews.urls(self), *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: CleanupRun) -> Iterable[Tool]:
         for model, label in LISTS.items():
@@ -124,6 +144,7 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         if obj.sealed_at and downloads.may_download(request.user):
             for form, label in (("csv", "Download CSV"), ("jsonl", "Download JSONL")):
                 yield Tool(label, reverse("admin:ledger_cleanuprun_manifest", args=[obj.pk, form]))
+        yield from reviews.tools(request, obj)
         for verb, states in VERBS.items():
             if RunState(obj.state) in states and MAY[verb](request, obj):
                 yield Tool(named(verb), reverse(f"admin:ledger_cleanuprun_{verb}", args=[obj.pk]))
@@ -131,17 +152,18 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
     def approve_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
         form = forms.modelform_factory(CleanupRun, form=ApprovalForm, fields=())(
-            request.POST or None, instance=obj, initial={"shown_root": obj.manifest_root}
+            request.POST or None, instance=obj, initial={"shown_root": obj.remaining_root}
         )
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
-            root, reason = values["shown_root"], values["reason"]
-            run = runs.approve(run=obj, by=person(request), manifest_root=root, reason=reason)
+            said = {"confirmation": values["confirmation"], "reason": values["reason"]}
+            run = runs.approve(run=obj, by=person(request), root=values["shown_root"], **said)
             return run, f"Run {run} approved: it is {run.get_state_display()}."
 
         return self.decision(
-            request, obj, "approve", form, act, ("shown_root", "typed", "reason"),
-            about=f"You approve exactly the manifest with the root {obj.manifest_root}: {obj.item_count or 0:,} items, "
+            request, obj, "approve", form, act, ("shown_root", "typed", "confirmation", "reason"),
+            about=f"You approve exactly what remains of the manifest, under the root {obj.remaining_root}: "
+            f"{obj.remaining_count or 0:,} of {obj.item_count or 0:,} items. The whole manifest names "
             f"{obj.target_count or 0:,} object versions, {display.human_size(obj.bytes or 0)}. Read it first.",
         )  # fmt: skip
 
@@ -220,6 +242,20 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         sums = obj.parts.aggregate(parts=Count("pk"), **{name: Sum(name) for name in TALLIES})
         rows = [("parts", sums["parts"]), *((words, sums[name] or 0) for name, words in TALLIES.items())]
         return display.table((), ((words, display.number(count)) for words, count in rows))
+
+    @admin.display(description="findings")
+    def findings(self, obj: CleanupRun) -> SafeString | str:
+        """Why a person must look first, and what else the guards found."""
+        found = list(guardwords.findings(obj))
+        return display.bullets(found) if found else "none"
+
+    @admin.display(description="by revision")
+    def by_revision(self, obj: CleanupRun) -> SafeString | str:
+        return guardwords.by_revision(obj) or "not counted yet"
+
+    @admin.display(description="by bucket of the original")
+    def by_bucket(self, obj: CleanupRun) -> SafeString | str:
+        return guardwords.by_bucket(obj) or "not counted yet"
 
     @admin.display(description="commands by outcome")
     def progress(self, obj: CleanupRun) -> SafeString | str:

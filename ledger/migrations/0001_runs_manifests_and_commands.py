@@ -95,11 +95,15 @@ class Migration(migrations.Migration):
                 ('idempotency_key', models.CharField(blank=True, max_length=200, null=True, unique=True)),
                 ('streams', models.JSONField(help_text='What is scanned, in order.')),
                 ('opened_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('guards', models.JSONField(default=dict, help_text='What the floors and caps found, in numbers.')),
                 ('sealed_at', models.DateTimeField(blank=True, null=True)),
                 ('manifest_root', models.CharField(blank=True, help_text='SHA-256 over the digests of the parts, hex.', max_length=64)),
                 ('item_count', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='items')),
                 ('target_count', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='targets')),
                 ('bytes', models.PositiveBigIntegerField(blank=True, null=True)),
+                ('remaining_root', models.CharField(blank=True, help_text='The root of what is not exempted; empty: not counted yet.', max_length=64)),
+                ('remaining_count', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='items that remain')),
+                ('exempt_count', models.PositiveBigIntegerField(db_default=0, default=0, verbose_name='exempted items')),
                 ('authorised_at', models.DateTimeField(blank=True, null=True)),
                 ('authorisation', models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")),
                 ('cooling_until', models.DateTimeField(blank=True, null=True)),
@@ -108,7 +112,7 @@ class Migration(migrations.Migration):
                 ('counts', models.JSONField(blank=True, help_text='Items by outcome when it closed.', null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('end_reason', models.TextField(blank=True)),
-                ('authorised_by', models.ForeignKey(blank=True, help_text='Who approved the manifest root; empty: a standing authorisation.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('authorised_by', models.ForeignKey(blank=True, help_text='Who approved the root of what remains; empty: a standing authorisation.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('opened_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='retention.retentionpolicy')),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
@@ -384,6 +388,14 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='cleanuprun',
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['CANCELLED']]), models.Q(models.Q(('remaining_root', ''), _negated=True), ('remaining_count__isnull', False)), _connector='OR'), name='run_remaining_counted'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
+            constraint=models.CheckConstraint(condition=models.Q(('authorised_by', models.F('opened_by')), _negated=True), name='run_second_person'),
+        ),
+        migrations.AddConstraint(
+            model_name='cleanuprun',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), models.Q(('ended_at__isnull', False), ('state__in', [ledger.states.RunState['CLOSED'], ledger.states.RunState['CANCELLED']])), _connector='OR'), name='run_ended'),
         ),
         migrations.AddIndex(
@@ -609,6 +621,25 @@ class Migration(migrations.Migration):
             model_name='erasuretarget',
             constraint=models.UniqueConstraint(fields=('request', 'object_version_id'), name='erasure_target_once'),
         ),
+        migrations.CreateModel(
+            name='ItemDisposition',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ordinal', models.PositiveBigIntegerField(help_text='Of the item, in its run.')),
+                ('kind', models.CharField(choices=[('exempt', 'exempted'), ('extend', 'extended')], max_length=6)),
+                ('until', models.DateTimeField(blank=True, help_text='Extended until then; empty: exempted for good.', null=True)),
+                ('reason', models.TextField()),
+                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('by', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('item', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.manifestitem')),
+                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='dispositions', to='ledger.cleanuprun')),
+            ],
+            options={
+                'verbose_name': 'exempted item',
+                'ordering': ['-id'],
+                'constraints': [models.UniqueConstraint(fields=('run', 'ordinal'), name='item_disposed_once'), models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='item_extended_until'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='item_disposition_explained')],
+            },
+        ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
         sqlfiles.run(__file__, "inflight_guard.sql", undo="DROP FUNCTION guard_hold_report(), guard_in_flight() CASCADE"),
@@ -616,6 +647,6 @@ class Migration(migrations.Migration):
         sqlfiles.append_only(
             "ledger_erasuretarget", "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
             "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",
-            "ledger_scheduleslot", "ledger_outcometally", "ledger_stopreport",
+            "ledger_scheduleslot", "ledger_outcometally", "ledger_stopreport", "ledger_itemdisposition",
         ),
     ]

@@ -7,6 +7,7 @@ from ledger.models.command import (
     Incident,
     SkippedItem,
 )
+from ledger.models.disposition import ItemDisposition
 from ledger.models.erasure import ErasureRequest, ErasureTarget
 from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
@@ -29,6 +30,7 @@ __all__ = [
     "HoldReport",
     "InFlight",
     "Incident",
+    "ItemDisposition",
     "ManifestItem",
     "ManifestPart",
     "OutcomeTally",

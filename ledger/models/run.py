@@ -2,7 +2,7 @@
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from ledger.states import RUN_OPEN, RunState
@@ -43,11 +43,18 @@ class CleanupRun(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
 
+    guards = models.JSONField(default=dict, help_text="What the floors and caps found, in numbers.")
+
     sealed_at = models.DateTimeField(null=True, blank=True)
     manifest_root = models.CharField(max_length=64, blank=True, help_text="SHA-256 over the digests of the parts, hex.")
     item_count = models.PositiveBigIntegerField("items", null=True, blank=True)
     target_count = models.PositiveBigIntegerField("targets", null=True, blank=True)
     bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    remaining_root = models.CharField(
+        max_length=64, blank=True, help_text="The root of what is not exempted; empty: not counted yet."
+    )
+    remaining_count = models.PositiveBigIntegerField("items that remain", null=True, blank=True)
+    exempt_count = models.PositiveBigIntegerField("exempted items", default=0, db_default=0)
     authorised_at = models.DateTimeField(null=True, blank=True)
     authorised_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -55,7 +62,7 @@ class CleanupRun(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="Who approved the manifest root; empty: a standing authorisation.",
+        help_text="Who approved the root of what remains; empty: a standing authorisation.",
     )
     authorisation = models.TextField(blank=True, help_text="The approver's reason, or the standing authorisation.")
     cooling_until = models.DateTimeField(null=True, blank=True)
@@ -95,6 +102,12 @@ class CleanupRun(models.Model):
                 condition=Q(state__in=[RunState.SCANNING, RunState.CANCELLED]) | Q(sealed_at__isnull=False),
                 name="run_sealed_before_authorised",
             ),
+            models.CheckConstraint(
+                condition=Q(state__in=[RunState.SCANNING, RunState.NEEDS_APPROVAL, RunState.CANCELLED])
+                | (~Q(remaining_root="") & Q(remaining_count__isnull=False)),
+                name="run_remaining_counted",
+            ),
+            models.CheckConstraint(condition=~Q(authorised_by=F("opened_by")), name="run_second_person"),
             models.CheckConstraint(
                 condition=Q(ended_at=None, state__in=sorted(RUN_OPEN))
                 | Q(ended_at__isnull=False, state__in=[RunState.CLOSED, RunState.CANCELLED]),

@@ -1,10 +1,11 @@
--- Turn the items of one sealed part into commands: new ones, adopted ones, and those that cannot be. Parameters: run, part,
+-- Turn the items of one sealed part that are not exempted into commands: new ones, adopted ones, and those that cannot be. Parameters: run, part,
 -- tenant, policy bigint. The caller holds the run's row, the tenant's hold lock, and the rows of every target in id order.
 WITH item AS MATERIALIZED (
     SELECT i.id, i.ordinal, i.command_key, i.revision_id, i.eligible_since, i.target_count, i.bytes,
         i.line::json -> 'targets' AS targets, i.line::json ->> 'asset' AS asset, r.priority
     FROM ledger_manifestitem i JOIN retention_policyrevision r ON r.id = i.revision_id
     WHERE i.part_id = %(part)s AND i.run_id = %(run)s AND i.ordinal BETWEEN %(first)s AND %(last)s
+        AND NOT EXISTS (SELECT FROM ledger_itemdisposition d WHERE d.run_id = i.run_id AND d.ordinal = i.ordinal)
 ),
 target AS MATERIALIZED (
     -- The planner takes the items of a run that it has no figures of for one. So the versions are probed one by one (LIMIT),

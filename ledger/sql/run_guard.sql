@@ -6,7 +6,7 @@ BEGIN
             ('scanning', 'needs_approval'), ('scanning', 'cooling_off'), ('scanning', 'authorised'),
             ('scanning', 'closed'), ('scanning', 'cancelled'),
             ('needs_approval', 'cooling_off'), ('needs_approval', 'authorised'), ('needs_approval', 'cancelled'),
-            ('cooling_off', 'authorised'), ('cooling_off', 'cancelled'),
+            ('cooling_off', 'needs_approval'), ('cooling_off', 'authorised'), ('cooling_off', 'cancelled'),
             ('authorised', 'draining'), ('authorised', 'cancelled'),
             ('draining', 'paused'), ('draining', 'tripped'), ('draining', 'closed'), ('draining', 'cancelled'),
             ('paused', 'draining'), ('paused', 'cancelled'),
@@ -22,6 +22,14 @@ BEGIN
        OR (OLD.sealed_at IS NOT NULL AND (OLD.sealed_at, OLD.manifest_root, OLD.item_count, OLD.target_count, OLD.bytes)
            IS DISTINCT FROM (NEW.sealed_at, NEW.manifest_root, NEW.item_count, NEW.target_count, NEW.bytes)) THEN
         RAISE EXCEPTION 'run %: what it was opened or sealed with cannot change', OLD.key
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    -- What was approved is what runs. The number of exempted items and the root of what remains go together.
+    IF OLD.state NOT IN ('scanning', 'needs_approval', 'cooling_off')
+       AND (OLD.remaining_root, OLD.remaining_count, OLD.exempt_count)
+           IS DISTINCT FROM (NEW.remaining_root, NEW.remaining_count, NEW.exempt_count)
+       OR OLD.exempt_count <> NEW.exempt_count AND (NEW.remaining_root <> '' OR NEW.state <> 'needs_approval') THEN
+        RAISE EXCEPTION 'run %: what is exempted changes before it is authorised, and is approved again', OLD.key
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
-from retention import losses
+from retention import freshness, losses
 from retention.admin import dispositions
 from retention.admin.dispositions import DispositionPages
 from retention.admin.lifecycle import lifecycle_of
@@ -27,6 +27,7 @@ from retention.why import explain, why
 
 KEYS_TRIED = 50
 BUCKETS_LISTED = 200
+LIMITS = ("catalogue_max_age_hours", "shrink_percent")
 
 
 @admin.register(Tenant)
@@ -37,19 +38,32 @@ class TenantAdmin(SettingsAdmin[Tenant]):
     fixed_fields = ("code",)  # command keys begin with it
 
 
+class LimitsForm(ReasonForm):
+    class Meta:
+        model = Bucket
+        fields = LIMITS
+
+
 @admin.register(Bucket)
 class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
     list_display = ("name", "endpoint_url", "region", "versioning", "object_lock", "observed_at", "keys_per_second")
     search_fields = ("name",)
     readonly_fields = (
-        "versioning", "object_lock", "observed_at", "created_at", "lifecycle", "lifecycle_observed_at", "lifecycle_trouble",
+        "catalogue_max_age_hours", "shrink_percent", "versioning", "object_lock", "observed_at", "created_at", "lifecycle",
+        "lifecycle_observed_at", "lifecycle_trouble",
     )  # fmt: skip
     refusals = (RetentionError,)
     fixed_fields = ("name", "endpoint_url")  # the catalogue and every manifest mean this very bucket
-    empty_words = {"endpoint_url": "Amazon S3", "breaker_percent": "none: opted out"}
+    empty_words = {
+        "endpoint_url": "Amazon S3",
+        "breaker_percent": "none: opted out",
+        "catalogue_max_age_hours": "no limit: a recorded decision",
+        "shrink_percent": "no limit: a recorded decision",
+    }
     fieldsets = (
         (None, {"fields": ("name", "endpoint_url", "region", "addressing_style", "credential_profile")}),
         ("Pace", {"fields": ("keys_per_second", "settle_seconds", "breaker_percent")}),
+        ("Limits: beyond them nothing is destroyed", {"fields": ("catalogue_max_age_hours", "shrink_percent")}),
         ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
         ("Lifecycle rules of the store", {"fields": ("lifecycle", "lifecycle_observed_at", "lifecycle_trouble")}),
     )
@@ -59,11 +73,16 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
         return lifecycle_of(obj) if obj.pk else display.NOTHING
 
     def tools(self, request: HttpRequest, obj: Bucket) -> Iterable[Tool]:
+        if request.user.has_perm("base.publish_policy"):
+            yield Tool("Change limits", reverse("admin:retention_bucket_limits", args=[obj.pk]))
         if request.user.has_perm("base.review_quarantine") and losses.open_alarms(obj):
             yield Tool("Mark losses as seen", reverse("admin:retention_bucket_seen", args=[obj.pk]))
 
     def get_urls(self) -> list[Any]:
-        own: list[URLPattern] = [self.verb_url("seen", self.seen_view)]
+        own: list[URLPattern] = [
+            self.verb_url("seen", self.seen_view),
+            self.verb_url("limits", self.limits_view),
+        ]
         return own + super().get_urls()
 
     def seen_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
@@ -83,6 +102,28 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
             button="Mark as seen",
             fieldsets=[(None, {"fields": ("reason",)})],
             about=" ".join(alarm.message for alarm in losses.open_alarms(obj)) or "Nothing is open.",
+            obj=obj,
+        )
+
+    def limits_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.wanted(request, str(object_id))
+        if not request.user.has_perm("base.publish_policy"):
+            raise PermissionDenied
+        form = LimitsForm(request.POST or None, instance=obj)
+
+        def act(values: dict[str, Any]) -> tuple[Model, str]:
+            row = freshness.change_limits(bucket=obj, by=person(request), **values)
+            return row, f"The limits of {row} are changed."
+
+        return self.verb_page(
+            request,
+            form,
+            act,
+            title="Change the limits of a bucket",
+            button="Change limits",
+            fieldsets=[(None, {"fields": (*LIMITS, "reason")})],
+            about="Where the catalogue is older, or a listing shows so much less than the one before, no run may destroy "
+            "anything. An empty field opts out, which is a decision that is kept for ever.",
             obj=obj,
         )
 
@@ -237,6 +278,7 @@ class CatalogueSyncAdmin(ReadOnlyAdmin[CatalogueSync]):
         "started_at",
         "bucket",
         "prefix",
+        "source",
         "finished_at",
         "pages",
         "versions",

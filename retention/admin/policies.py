@@ -1,4 +1,4 @@
-"""Policies, their revisions, and where enforcement is switched on."""
+"""Policies and their revisions."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from retention import policies
 from retention.admin.scope import ScopeColumns, ScopeForm
 from retention.exceptions import RetentionError
-from retention.models import Enforcement, PolicyRevision, RetentionPolicy
+from retention.models import PolicyRevision, RetentionPolicy
 
 STATES = {"draft": "waiting", "published": "plain", "suspended": "overdue", "nothing published": "waiting"}
 
@@ -295,13 +295,3 @@ def draft_initial(request: HttpRequest) -> dict[str, Any]:
         return {"policy": policy} if policy.isdecimal() else {}
     chosen_anew = {"effective_from"}
     return model_to_dict(found, fields=set(DraftForm.base_fields) - chosen_anew - {"retroactive"})
-
-
-@admin.register(Enforcement)
-class EnforcementAdmin(ReadOnlyAdmin[Enforcement]):
-    list_display = (
-        "prefix", "bucket", "tenant", "requested_by", "approved_by", "reason", "switched_on_at", "switched_off_at",
-    )  # fmt: skip
-    list_select_related = ("tenant", "bucket", "requested_by", "approved_by")
-    ordering = ("-id",)
-    empty_words = {"prefix": "the whole bucket", "switched_off_at": "still on"}

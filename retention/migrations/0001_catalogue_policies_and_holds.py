@@ -44,6 +44,8 @@ class Migration(migrations.Migration):
                 ('keys_per_second', models.PositiveIntegerField(default=1000, help_text='Deletions a second at the most; each key counts as one.', validators=[django.core.validators.MinValueValidator(1)])),
                 ('settle_seconds', models.PositiveIntegerField(default=60, help_text='How long the store may go on executing a request that we lost sight of.')),
                 ('breaker_percent', models.PositiveSmallIntegerField(blank=True, default=50, help_text='Where more than this share fails within five minutes, the bucket is stopped; empty: it never is.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(99)])),
+                ('catalogue_max_age_hours', models.PositiveIntegerField(blank=True, default=48, help_text='Hours since the catalogue was last brought up to date, above which nothing is destroyed; empty: never mind.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='oldest catalogue')),
+                ('shrink_percent', models.PositiveSmallIntegerField(blank=True, default=20, help_text='Percent of its versions that one listing may show fewer than the one before, our own deletions apart, before nothing is destroyed any more; empty: never mind.', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)], verbose_name='greatest loss')),
                 ('versioning', models.CharField(choices=[('unknown', 'Unknown'), ('enabled', 'Enabled'), ('suspended', 'Suspended'), ('unversioned', 'Unversioned')], default='unknown', editable=False, help_text='As observed.', max_length=11)),
                 ('object_lock', models.BooleanField(editable=False, help_text='As observed.', null=True)),
                 ('observed_at', models.DateTimeField(editable=False, null=True)),
@@ -53,7 +55,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
-                'constraints': [models.UniqueConstraint(fields=('endpoint_url', 'name'), name='bucket_unique'), models.CheckConstraint(condition=models.Q(('keys_per_second__gte', 1)), name='bucket_rate_positive'), models.CheckConstraint(condition=models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR'), name='bucket_breaker')],
+                'constraints': [models.UniqueConstraint(fields=('endpoint_url', 'name'), name='bucket_unique'), models.CheckConstraint(condition=models.Q(('keys_per_second__gte', 1)), name='bucket_rate_positive'), models.CheckConstraint(condition=models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR'), name='bucket_breaker'), models.CheckConstraint(condition=models.Q(models.Q(('catalogue_max_age_hours', None), ('catalogue_max_age_hours__gte', 1), _connector='OR'), models.Q(('shrink_percent', None), ('shrink_percent__range', (1, 100)), _connector='OR')), name='bucket_limits')],
             },
         ),
         migrations.CreateModel(
@@ -218,6 +220,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('prefix', models.TextField(blank=True, db_collation='C')),
+                ('source', models.CharField(choices=[('listing', 'Listing'), ('import', 'Import'), ('inventory', 'Inventory')], db_default='listing', default='listing', max_length=9)),
                 ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('after_key', models.TextField(blank=True, db_collation='C', help_text='Every version up to this key is recorded.')),
@@ -244,9 +247,31 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='EnforcementRequest',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('prefix', models.TextField(blank=True, db_collation='C', help_text='Exactly as keys begin; the empty prefix is the whole bucket.')),
+                ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('reason', models.TextField()),
+                ('decision', models.CharField(blank=True, choices=[('', 'pending'), ('approved', 'approved'), ('denied', 'denied')], default='', max_length=8)),
+                ('decided_at', models.DateTimeField(blank=True, null=True)),
+                ('decision_reason', models.TextField(blank=True)),
+                ('bucket', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('decided_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
+            ],
+            options={
+                'verbose_name': 'enforcement request',
+                'ordering': ['-id'],
+                'constraints': [models.CheckConstraint(condition=models.Q(('requested_by', models.F('decided_by')), _negated=True), name='enforcement_request_second_person'), models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('decided_by', None), ('decision', ''), ('decision_reason', '')), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), ('decision__in', ['approved', 'denied']), models.Q(('decision_reason', ''), _negated=True)), _connector='OR'), name='enforcement_request_decided_whole'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='enforcement_request_explained'), models.UniqueConstraint(condition=models.Q(('decision', '')), fields=('tenant', 'bucket', 'prefix'), name='enforcement_request_once', violation_error_message='A request for this prefix is pending already: have it approved or denied.')],
+            },
+        ),
+        migrations.CreateModel(
             name='Enforcement',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('request', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='enforcement', to='retention.enforcementrequest')),
                 ('prefix', models.TextField(blank=True, db_collation='C', help_text='The empty prefix is the whole bucket.')),
                 ('reason', models.TextField()),
                 ('switched_on_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
@@ -510,5 +535,6 @@ class Migration(migrations.Migration):
         sqlfiles.run(__file__, "retention_event_guard.sql", undo="DROP FUNCTION guard_retention_event() CASCADE"),
         sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),
         sqlfiles.run(__file__, "stop_guard.sql", undo="DROP FUNCTION guard_stop(), guard_new_stop() CASCADE"),
+        sqlfiles.run(__file__, "enforcement_guard.sql", undo="DROP FUNCTION guard_enforcement_request(), guard_enforcement() CASCADE"),
         sqlfiles.append_only("retention_holdprefix"),
     ]

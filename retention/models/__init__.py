@@ -11,7 +11,7 @@ from retention.models.disposition import Disposition
 from retention.models.event import RetentionEvent
 from retention.models.hold import HoldPrefix, HoldRelease, LegalHold
 from retention.models.lifecycle import LifecycleRule
-from retention.models.policy import Enforcement, PolicyRevision, RetentionPolicy
+from retention.models.policy import Enforcement, EnforcementRequest, PolicyRevision, RetentionPolicy
 from retention.models.scope import ANY_CLASS, Scoped
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Control",
     "Disposition",
     "Enforcement",
+    "EnforcementRequest",
     "HoldPrefix",
     "HoldRelease",
     "KeyRule",

@@ -64,6 +64,24 @@ class Bucket(models.Model):
         default=50, null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(99)],
         help_text="Where more than this share fails within five minutes, the bucket is stopped; empty: it never is.",
     )  # fmt: skip
+    catalogue_max_age_hours = models.PositiveIntegerField(
+        "oldest catalogue",
+        null=True,
+        blank=True,
+        default=48,
+        validators=[MinValueValidator(1)],
+        help_text="Hours since the catalogue was last brought up to date, above which nothing is destroyed; empty: never "
+        "mind.",
+    )
+    shrink_percent = models.PositiveSmallIntegerField(
+        "greatest loss",
+        null=True,
+        blank=True,
+        default=20,
+        validators=[MinValueValidator(1), MaxValueValidator(100)],
+        help_text="Percent of its versions that one listing may show fewer than the one before, our own deletions apart, "
+        "before nothing is destroyed any more; empty: never mind.",
+    )
     versioning = models.CharField(
         max_length=11, choices=Versioning, default=Versioning.UNKNOWN, editable=False, help_text="As observed."
     )
@@ -82,6 +100,11 @@ class Bucket(models.Model):
             models.CheckConstraint(condition=Q(keys_per_second__gte=1), name="bucket_rate_positive"),
             models.CheckConstraint(
                 condition=Q(breaker_percent=None) | Q(breaker_percent__range=(1, 99)), name="bucket_breaker"
+            ),
+            models.CheckConstraint(
+                condition=(Q(catalogue_max_age_hours=None) | Q(catalogue_max_age_hours__gte=1))
+                & (Q(shrink_percent=None) | Q(shrink_percent__range=(1, 100))),
+                name="bucket_limits",
             ),
         ]
 
@@ -280,10 +303,16 @@ class ObjectVersion(models.Model):
 
 
 class CatalogueSync(models.Model):
-    """One pass over a bucket's listing: resumable, and the evidence that the catalogue is fresh."""
+    """One pass over a bucket's listing, which can be resumed, or over a file that was imported whole.
+
+    The evidence that the catalogue is fresh: as of `started_at`, which for a file is when its rows were true.
+    """
 
     bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="syncs")
     prefix = models.TextField(db_collation="C", blank=True)
+    source = models.CharField(
+        max_length=9, choices=ObjectVersion.Source, default=ObjectVersion.Source.LISTING, db_default="listing"
+    )
     started_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True, blank=True)
     after_key = models.TextField(db_collation="C", blank=True, help_text="Every version up to this key is recorded.")

@@ -225,9 +225,66 @@ class PolicyRevision(Scoped):
         return window(self.window_days, self.window_start, self.window_end, self.window_zone)
 
 
-class Enforcement(models.Model):
-    """Where runs may destroy: absent means dry run. Switched on by two people."""
+class EnforcementRequest(models.Model):
+    """One person's wish to let runs destroy under a prefix; another person decides it, once."""
 
+    class Decision(models.TextChoices):
+        PENDING = "", "pending"
+        APPROVED = "approved", "approved"
+        DENIED = "denied", "denied"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="+")
+    prefix = models.TextField(
+        db_collation="C", blank=True, help_text="Exactly as keys begin; the empty prefix is the whole bucket."
+    )
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    reason = models.TextField()
+    decision = models.CharField(max_length=8, choices=Decision, blank=True, default=Decision.PENDING)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decision_reason = models.TextField(blank=True)
+
+    class Meta:
+        verbose_name = "enforcement request"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(requested_by=F("decided_by")), name="enforcement_request_second_person"
+            ),
+            models.CheckConstraint(
+                condition=Q(decision="", decided_by=None, decided_at=None, decision_reason="")
+                | (
+                    Q(decision__in=["approved", "denied"], decided_by__isnull=False, decided_at__isnull=False)
+                    & ~Q(decision_reason="")
+                ),
+                name="enforcement_request_decided_whole",
+            ),
+            models.CheckConstraint(condition=~Q(reason=""), name="enforcement_request_explained"),
+            models.UniqueConstraint(
+                fields=["tenant", "bucket", "prefix"],
+                condition=Q(decision=""),
+                name="enforcement_request_once",
+                violation_error_message="A request for this prefix is pending already: have it approved or denied.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant} {self.bucket}/{self.prefix}"
+
+    def clean(self) -> None:
+        super().clean()
+        if "\x00" in self.prefix:
+            raise ValidationError({"prefix": "A key cannot hold NUL, so no prefix may."})
+
+
+class Enforcement(models.Model):
+    """Where runs may destroy: absent means dry run. Switched on by two people, off by one."""
+
+    request = models.OneToOneField(EnforcementRequest, on_delete=models.PROTECT, related_name="enforcement")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, related_name="+")
     prefix = models.TextField(db_collation="C", blank=True, help_text="The empty prefix is the whole bucket.")

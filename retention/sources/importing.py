@@ -10,11 +10,12 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.db import connection
+from django.db.models.functions import Now
 
-from retention import catalogue
+from retention import catalogue, freshness
 from retention.exceptions import RetentionError
 from retention.facts import BucketRules, Observation
-from retention.models import Bucket, ObjectVersion, Tenant
+from retention.models import Bucket, CatalogueSync, ObjectVersion, Tenant
 from retention.sources.files import Line, read_csv, read_jsonl
 from retention.sources.inventory import read_inventory, read_manifest
 
@@ -77,8 +78,23 @@ def import_file(
             if progress is not None:
                 progress(report)
         catalogue.couple(bucket)
+        if not report.stopped:
+            finished(bucket, report, source)
         catalogue.analyse()
     return report
+
+
+def finished(bucket: Bucket, report: Imported, source: Source) -> None:
+    """Keep that the catalogue says what a file said, as of when that was true."""
+    CatalogueSync.objects.create(
+        bucket=bucket,
+        source=source,
+        started_at=report.observed_at,
+        finished_at=Now(),
+        versions=report.rows - len(report.errors),
+        refused=len(report.errors),
+    )
+    freshness.review(bucket)
 
 
 def open_source(bucket: Bucket, path: Path, format: Format) -> tuple[Source, Iterator[Line], datetime]:

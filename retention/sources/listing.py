@@ -8,7 +8,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from retention import buckets, catalogue, lifecycle, losses
+from retention import buckets, catalogue, freshness, lifecycle, losses
 from retention.exceptions import RetentionError
 from retention.facts import BucketRules, Observation, Unrecordable, check_text, incarnation
 from retention.models import Bucket, CatalogueSync, ObjectVersion
@@ -25,6 +25,7 @@ from retention.storage import (
 )
 
 RESUMABLE: Final = timedelta(hours=24)
+SOURCE: Final = ObjectVersion.Source.LISTING
 
 log = structlog.get_logger(__name__)
 Progress = Callable[[CatalogueSync], None]
@@ -79,6 +80,7 @@ def sync(
         with transaction.atomic():
             CatalogueSync.objects.filter(pk=run.pk).update(finished_at=Now())
             losses.tell(run)
+        freshness.review(bucket)
         catalogue.analyse()
     run.refresh_from_db()
     return run
@@ -87,7 +89,7 @@ def sync(
 def begin(bucket: Bucket, prefix: str) -> CatalogueSync:
     """The unfinished sync of this bucket and prefix, if it is young enough, else a new one."""
     unfinished = CatalogueSync.objects.filter(
-        bucket=bucket, prefix=prefix, finished_at=None, started_at__gt=Now() - RESUMABLE
+        bucket=bucket, prefix=prefix, source=SOURCE, finished_at=None, started_at__gt=Now() - RESUMABLE
     )
     return unfinished.order_by("-id").first() or CatalogueSync.objects.create(bucket=bucket, prefix=prefix)
 
@@ -106,7 +108,7 @@ def record_page(run: CatalogueSync, page: Page, rules: BucketRules) -> None:
             run.bucket,
             [observation(each) for each in page.versions],
             observed_at=page.observed_at,
-            source=ObjectVersion.Source.LISTING,
+            source=SOURCE,
             rules=rules,
         )
         run.after_key = resumable(page) or run.after_key

@@ -22,6 +22,7 @@ from ledger.models import (
     ErasureTarget,
     Incident,
     InFlight,
+    ItemDisposition,
     OutcomeTally,
     Pace,
     ReceiptLocator,
@@ -76,6 +77,9 @@ def everything(db: None) -> None:
     alarms.notice("run.counts", run, "They do not add up.")
     ScheduleSlot.objects.create(policy=run.policy, scheduled_for=run.as_of, outcome="opened", run=run)
     SkippedItem.objects.create(run=run, item_id=command.item_id, command_key="other", reason="Taken.")
+    ItemDisposition.objects.create(
+        run=run, ordinal=99, item_id=command.item_id, kind="exempt", reason="Kept.", by=acting.people["compliance"]
+    )
     quarantine.replay(command=command, by=acting.people["operator"], reason="Repaired.")
     acting.drain()
     delivery = Delivery.objects.get()

@@ -14,12 +14,11 @@ from cleanup_project.base.models import User
 from ledger import closing, manifest, publish, runs
 from ledger.drain import Drained, drain
 from ledger.models import CleanupCommand, CleanupRun
-from retention import enforcement
 from retention.buckets import ref
 from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
 from retention.storage import BucketRef, ObjectStore, VersionRef
 from retention.storage.memory import MemoryStore
-from tests.world import EPOCH, published, version
+from tests.world import EPOCH, enforced, published, version
 from webhooks import endpoints
 from webhooks.models import Endpoint
 
@@ -149,23 +148,20 @@ def people() -> dict[str, User]:
 
 
 def build(store: Any = None, **revision: Any) -> Acting:
-    """The world; keyword arguments are fields of the policy's revision."""
+    """The world; keyword arguments are fields of the policy's revision. No share is too much: most tests destroy all."""
     cast = people()
     tenant = Tenant.objects.create(code="acme", name="Acme Media")
     bucket = Bucket.objects.create(name="media", keys_per_second=1_000_000)
     store = store or MemoryStore()
     if isinstance(store, MemoryStore):
         store.create_bucket(ref(bucket))
-    fields: dict[str, Any] = {"authorisation": PolicyRevision.Authorisation.STANDING, **revision}
+    fields: dict[str, Any] = {
+        "authorisation": PolicyRevision.Authorisation.STANDING,
+        "cap_share_percent": 100,
+        **revision,
+    }
     made = published(tenant, bucket, author=cast["manager"], publisher=cast["manager2"], code="originals", **fields)
-    enforcement.switch_on(
-        tenant=tenant,
-        bucket=bucket,
-        prefix="",
-        requested_by=cast["manager"],
-        approved_by=cast["manager2"],
-        reason="Everything",
-    )
+    enforced(tenant, bucket, "", by=cast["manager"], approver=cast["manager2"])
     return Acting(store, tenant, bucket, made, cast)
 
 

@@ -10,7 +10,7 @@ from retention.models import Enforcement, LegalHold
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
 from tests.ledger.acting import Acting
-from tests.world import hold, release
+from tests.world import enforced, hold, release
 
 DENIED = Failure.of(FailureClass.PERMISSION, "AccessDenied", "No.")
 
@@ -47,7 +47,7 @@ def withdrawn(world: Acting, key: str = "clips/withdrawn") -> CleanupCommand:
     world.run()
     Enforcement.objects.update(switched_off_at=Now())
     command = drained(world, key, "withdrawn")
-    Enforcement.objects.update(switched_off_at=None)
+    enforced(world.tenant, world.bucket, "", by=world.people["manager"], approver=world.people["manager2"])
     return command
 
 

@@ -217,15 +217,20 @@ def test_a_run_is_approved_by_its_root(waiting: tuple[Acting, CleanupRun], clien
     client.force_login(acting.people["compliance"])
     address = url(CleanupRun, "approve", run.pk)
     assert address in page(client, url(CleanupRun, "change", run.pk))
-    assert f"the root {run.manifest_root}: 1 items, 1 object versions, 1 bytes" in page(client, address)
+    assert f"the root {run.remaining_root}: 1 of 1 items." in page(client, address)
+    said = {"confirmation": "1", "reason": "Read."}
     for typed in ("", run.manifest_root[:7], "0" * 8, run.manifest_root[1:9]):
-        client.post(address, {"shown_root": run.manifest_root, "typed": typed, "reason": "Read."})
+        client.post(address, {"shown_root": run.manifest_root, "typed": typed, **said})
         run.refresh_from_db()
         assert run.state == "needs_approval", typed
     other = "f" * 64
-    refused = client.post(address, {"shown_root": other, "typed": other[:8], "reason": "Read."}).content.decode()
-    assert "That is not the root of this manifest" in refused
-    posted = {"shown_root": run.manifest_root, "typed": run.manifest_root[:8].upper(), "reason": "Read."}
+    refused = client.post(address, {"shown_root": other, "typed": other[:8], **said}).content.decode()
+    assert "That is not the root of what remains" in refused
+    posted = {"shown_root": run.manifest_root, "typed": run.manifest_root[:8].upper(), **said}
+    for wrong in ("", "2", "all"):
+        client.post(address, posted | {"confirmation": wrong})
+        run.refresh_from_db()
+        assert run.state == "needs_approval", wrong
     assert "approved: it is authorised." in client.post(address, posted, follow=True).content.decode()
     run.refresh_from_db()
     assert (run.authorised_by, run.authorisation) == (acting.people["compliance"], "Read.")

@@ -8,7 +8,6 @@ from django.test import Client
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
 from ledger.models import CleanupRun, ManifestItem, ManifestPart
-from retention import enforcement
 from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
 from tests import world
 from tests.web import quick_pages, url  # noqa: F401
@@ -29,9 +28,7 @@ def run(
     """An enforcing run that waits for approval."""
     world.version(bucket, tenant, "held/three", asset="three")
     world.hold(tenant, bucket, "held/", by=compliance)
-    enforcement.switch_on(
-        tenant=tenant, bucket=bucket, prefix="", requested_by=manager, approved_by=second_manager, reason="Tested."
-    )
+    world.enforced(tenant, bucket, "", by=manager, approver=second_manager)
     return world.sealed_run(revision, by=manager, mode=CleanupRun.Mode.ENFORCE)
 
 

@@ -227,7 +227,9 @@ def test_an_item_whose_run_waits_says_for_what() -> None:
     run = manifest.freeze(run)
     key = ManifestItem.objects.get().command_key
     assert (explain(key).next.turn, "approves its manifest root" in explain(key).next.what) == (Turn.PERSON, True)
-    run = runs.approve(run=run, by=world.people["compliance"], manifest_root=run.manifest_root, reason="Read.")
+    run = runs.approve(
+        run=run, by=world.people["compliance"], root=run.remaining_root, confirmation="1", reason="Read."
+    )
     assert (explain(key).next.turn, explain(key).next.at) == (Turn.AUTOMATIC, run.cooling_until)
     assert explain(key).authorisation.by == "compliance"
     runs.cancel(run=run, by=world.people["compliance"], reason="Wrong.")

@@ -10,14 +10,14 @@ from cleanup_project.base import clock
 from ledger import claim, closing, execute, runs, settle
 from ledger.models import CleanupCommand, DeadLetter, Pace, Receipt, Request
 from ledger.states import CommandState, RunState
-from retention import control, enforcement
+from retention import control
 from retention.buckets import ref
 from retention.models import Bucket, ObjectVersion, PolicyRevision, StopSwitch
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
 from tests.ledger import invariants
 from tests.ledger.acting import EPOCH, Acting, build
-from tests.world import version
+from tests.world import enforced, version
 
 pytestmark = pytest.mark.django_db
 
@@ -339,14 +339,7 @@ def test_a_command_of_which_one_target_fails_keeps_the_other_as_gone_and_converg
 def test_targets_in_two_buckets_go_in_one_command(world: Acting) -> None:
     other = Bucket.objects.create(name="thumbs", keys_per_second=1_000_000)
     world.store.create_bucket(ref(other))
-    enforcement.switch_on(
-        tenant=world.tenant,
-        bucket=other,
-        prefix="",
-        requested_by=world.people["manager"],
-        approved_by=world.people["manager2"],
-        reason="Thumbnails as well",
-    )
+    enforced(world.tenant, other, "", by=world.people["manager"], approver=world.people["manager2"])
     original = world.put("a")
     small = thumbnail(world, original, bucket=other)
     world.run()

@@ -16,9 +16,9 @@ from ledger import manifest, runs
 from ledger.exceptions import IdempotencyConflict, LedgerError, RunOverlap
 from ledger.models import CleanupRun, ManifestItem, ManifestPart
 from ledger.states import RunState
-from retention import enforcement, holds, policies
+from retention import holds, policies
 from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy, Tenant
-from tests.world import published, release, version
+from tests.world import enforced, published, release, version
 
 pytestmark = pytest.mark.django_db
 
@@ -230,9 +230,7 @@ def test_an_enforcing_run_takes_only_what_enforcement_covers_whole(
     split = version(bucket, tenant, "on/2")
     version(bucket, tenant, "off/t", original_key="on/2", stored_at=split.stored_at + timedelta(seconds=1))
     assert runs.open_run(policy=policy, by=None)[0].mode == CleanupRun.Mode.DRY_RUN
-    enforcement.switch_on(
-        tenant=tenant, bucket=bucket, prefix="on/", requested_by=manager, approved_by=second_manager, reason="Pilot"
-    )
+    enforced(tenant, bucket, "on/", by=manager, approver=second_manager)
     run, _ = runs.open_run(policy=policy, by=None)
     manifest.freeze(run)
     assert run.mode == CleanupRun.Mode.ENFORCE
@@ -253,9 +251,7 @@ def test_the_policy_says_what_a_sealed_run_waits_for(
 ) -> None:
     version(bucket, tenant, "o/1")
     revision = published(tenant, bucket, author=manager, publisher=second_manager, **fields)
-    enforcement.switch_on(
-        tenant=tenant, bucket=bucket, prefix="", requested_by=manager, approved_by=second_manager, reason="Pilot"
-    )
+    enforced(tenant, bucket, "", by=manager, approver=second_manager)
     run, _ = runs.open_run(policy=revision.policy, by=None)
     assert manifest.freeze(run).state == state
 

@@ -59,6 +59,7 @@ def test_the_database_allows_exactly_the_moves_of_the_table(
 
 def sealed(state: RunState) -> dict[str, object]:
     whole = {"sealed_at": timezone.now(), "manifest_root": "0" * 64, "item_count": 0, "target_count": 0, "bytes": 0}
+    whole |= {"remaining_root": "0" * 64, "remaining_count": 0}
     return (whole if state is not RunState.SCANNING else {}) | ended(state)
 
 

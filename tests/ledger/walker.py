@@ -169,10 +169,7 @@ class Ledger:
     def switch_enforcement_on(self, which: int = 0) -> None:
         for bucket, prefix in ((self.world.bucket, ""), (self.thumbs, "thumbs/")):
             if (bucket.pk, prefix) not in enforcement.switched_on(self.world.tenant.pk):
-                enforcement.switch_on(
-                    tenant=self.world.tenant, bucket=bucket, prefix=prefix, requested_by=self.manager,
-                    approved_by=self.manager2, reason="Go",
-                )  # fmt: skip
+                world.enforced(self.world.tenant, bucket, prefix, by=self.manager, approver=self.manager2)
 
     def publish_revision(self, which: int = 0) -> None:
         self.world.revision = world.published(

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from cleanup_project.base.models import User
 from cleanup_project.operations.bench.world import add_originals
 from ledger import manifest, runs
 from ledger.models import CleanupRun
-from retention import governing, holds, scan
+from retention import census, governing, holds, scan
 from retention.models import Bucket, ObjectVersion, RetentionPolicy, Tenant
 from tests.world import event, published
 
@@ -63,6 +64,18 @@ def rows_read(plan: list[dict[str, Any]]) -> int:
 def analyse() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE retention_objectversion")
+
+
+def test_a_census_reads_no_more_than_a_page_at_a_time(
+    made: tuple[Tenant, Bucket], manager: User, second_manager: User
+) -> None:
+    add_originals(*made, first=1, last=LARGE, stored_at=RECENT)
+    analyse()
+    policy = policy_over("media/0", made, manager, second_manager)
+    (rule,) = governing.of_tenant(policy.tenant, timezone.now())
+    after = ("media/050000", "", "")
+    plan = explained(*census.page_query(rule, timezone.now(), made[1].pk, "media/0", after))
+    assert rows_read(plan) == census.PAGE
 
 
 def test_a_huge_catalogue_that_is_not_due_costs_nothing(

@@ -1,4 +1,4 @@
-"""Policies, enforcement and holds change by verbs alone: who may, what is refused, and what the database refuses besides."""
+"""Policies and holds change by verbs alone: who may, what is refused, and what the database refuses besides."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
-from retention import enforcement, governing, holds, policies
+from retention import governing, holds, policies
 from retention.exceptions import NotPermitted, RetentionError
-from retention.models import Bucket, Enforcement, HoldPrefix, LegalHold, PolicyRevision, Tenant
+from retention.models import Bucket, HoldPrefix, LegalHold, PolicyRevision, Tenant
 from tests.world import EPOCH, published, release
 
 pytestmark = pytest.mark.django_db
@@ -33,12 +33,6 @@ def draft(tenant: Tenant, bucket: Bucket, by: User, **fields: Any) -> PolicyRevi
         "effective_from": EPOCH,
     }
     return policies.draft(policy=policy, by=by, **(defaults | fields))
-
-
-def switch_on(tenant: Tenant, bucket: Bucket, one: User, other: User, prefix: str = "o/") -> Enforcement:
-    return enforcement.switch_on(
-        tenant=tenant, bucket=bucket, prefix=prefix, requested_by=one, approved_by=other, reason="Pilot"
-    )
 
 
 def place(tenant: Tenant, bucket: Bucket, by: User, **fields: Any) -> LegalHold:
@@ -165,23 +159,6 @@ def test_a_revision_that_is_not_retroactive_leaves_older_objects_to_its_predeces
     newer, older = governing.of_tenant(tenant, timezone.now())
     assert (newer.label, newer.stored_from, newer.stored_to) == ("originals/2", since, None)
     assert (older.label, older.stored_from, older.stored_to) == ("originals/1", None, since)
-
-
-def test_enforcement_takes_two_people_with_the_right(
-    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, person: Callable[..., User]
-) -> None:
-    with pytest.raises(NotPermitted, match="takes two people"):
-        switch_on(tenant, bucket, manager, manager)
-    with pytest.raises(NotPermitted, match="may not widen enforcement"):
-        switch_on(tenant, bucket, manager, person("operator", roles.OPERATOR))
-    row = switch_on(tenant, bucket, manager, second_manager)
-    assert enforcement.switched_on(tenant.pk) == [(bucket.pk, "o/")]
-    with pytest.raises(IntegrityError, match="enforcement_second_person"), transaction.atomic():
-        Enforcement.objects.filter(pk=row.pk).update(approved_by=manager)
-    enforcement.switch_off(row=row, by=manager, reason="Pilot is over")
-    assert enforcement.switched_on(tenant.pk) == []
-    with pytest.raises(RetentionError, match="off already"):
-        enforcement.switch_off(row=row, by=manager, reason="Again")
 
 
 def test_only_compliance_places_holds_and_a_hold_is_looked_up_by_minimal_prefixes(

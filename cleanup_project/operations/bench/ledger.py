@@ -113,6 +113,7 @@ def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
         )
     world.settle()
     for bucket in buckets:
+        world.listed(bucket)
         enforce(tenant, bucket, author, approver)
         publish_all(tenant, bucket)
     with connection.cursor() as cursor:
@@ -121,9 +122,8 @@ def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
 
 
 def enforce(tenant: Tenant, bucket: Bucket, author: User, approver: User) -> None:
-    enforcement.switch_on(
-        tenant=tenant, bucket=bucket, prefix="", requested_by=author, approved_by=approver, reason="Benchmark"
-    )
+    asked = enforcement.request(tenant=tenant, bucket=bucket, prefix="", by=author, reason="Benchmark")
+    enforcement.approve(request=asked, by=approver, reason="Benchmark")
 
 
 def publish_all(tenant: Tenant, bucket: Bucket) -> None:

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from django.db import connection
+from django.db.models.functions import Now
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from retention import policies
-from retention.models import Bucket, KeyRule, LegalHold, PolicyRevision, Tenant
+from retention.models import Bucket, CatalogueSync, KeyRule, LegalHold, PolicyRevision, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -43,6 +44,9 @@ def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str, *, standing: 
         period_unit=PolicyRevision.Unit.DAYS,
         retroactive=True,
         authorisation=PolicyRevision.Authorisation.STANDING if standing else PolicyRevision.Authorisation.APPROVAL,
+        cap_objects=1_000_000_000,
+        cap_bytes=1 << 60,
+        cap_share_percent=100,
         effective_from=EPOCH,
     )
     return policies.publish(revision=revision, by=publisher, reason="Benchmark")
@@ -53,6 +57,11 @@ def key_rule(bucket: Bucket, tenant: Tenant) -> None:
     KeyRule.objects.create(
         bucket=bucket, position=1, pattern="media/{_}/{asset}.mp4", tenant=tenant, retention_class="video"
     )
+
+
+def listed(bucket: Bucket) -> None:
+    """As if its catalogue had just been brought up to date."""
+    CatalogueSync.objects.create(bucket=bucket, finished_at=Now())
 
 
 def add_originals(

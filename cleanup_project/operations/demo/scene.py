@@ -41,6 +41,7 @@ TERMS: Final[dict[str, tuple[str, tuple[str, ...], dict[str, Any]]]] = {
             "period_unit": "days",
             "authorisation": "standing",
             "already_absent": "success",
+            "cap_share_percent": 75,  # the first run makes up for years
         },
     ),
     dataset.EXPORTS: (
@@ -122,14 +123,14 @@ def build(endpoint_url: str, today: date) -> Scene:
         by=people["compliance"],
     )
     for bucket, prefix in ((media, "originals/"), (media, "thumbs/"), (locked, "originals/")):
-        enforcement.switch_on(
+        asked = enforcement.request(
             tenant=acme,
             bucket=bucket,
             prefix=prefix,
-            requested_by=people["manager"],
-            approved_by=people["manager2"],
+            by=people["manager"],
             reason="Originals and their thumbnails come first",
         )
+        enforcement.approve(request=asked, by=people["manager2"], reason="Their dry runs were read")
     return Scene(password, [media, locked], made, people["operator"])
 
 
