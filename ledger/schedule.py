@@ -12,7 +12,7 @@ import structlog
 from croniter import croniter
 from django.db import transaction
 from django.db.models import Max, Min
-from django.db.models.functions import Greatest, Now
+from django.db.models.functions import Now
 
 from cleanup_project.base import queue
 from ledger import runs
@@ -48,8 +48,10 @@ def answer(policy: RetentionPolicy) -> CleanupRun | None:
     holds.unpark_released()  # in short transactions, before ours: opening a run then finds nothing to do there
     with transaction.atomic():
         locked = RetentionPolicy.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=policy.pk).first()
-        slots, now = due_slots(policy)  # looked at again: another scheduler may have been here before our lock
-        if locked is None or not slots:
+        if locked is None:
+            return None
+        slots, now = due_slots(locked)  # looked at again: another scheduler may have been here before our lock
+        if not slots:
             return None
         return decide(locked, slots, now)
 
@@ -57,12 +59,12 @@ def answer(policy: RetentionPolicy) -> CleanupRun | None:
 def due_slots(policy: RetentionPolicy) -> tuple[list[datetime], datetime]:
     """The slots after the last recorded one, or after the first revision took effect; and the present time."""
     last = policy.slots.aggregate(last=Max("scheduled_for"))["last"]
-    published = policy.revisions.filter(published_at__isnull=False)
-    begun = published.aggregate(at=Min(Greatest("published_at", "effective_from")))["at"]
+    begun = policy.revisions.aggregate(at=Min("in_force_from"))["at"]
     now: datetime = RetentionPolicy.objects.values_list(Now(), flat=True)[:1][0]
     slots: list[datetime] = []
     if begun is not None:
-        times = croniter(policy.schedule, last or begun, ret_type=datetime)
+        since = max(last or begun, policy.rescheduled_at or begun)
+        times = croniter(policy.schedule, since, ret_type=datetime)
         while (slot := times.get_next()) <= now:
             slots.append(slot)
     return slots, now

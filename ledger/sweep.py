@@ -10,7 +10,7 @@ from cleanup_project.base import queue
 from ledger import breaker, closing, dispositions, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
-from retention import lifecycle
+from retention import lifecycle, preview
 from webhooks import sweep as webhooks
 
 
@@ -20,6 +20,7 @@ def sweep() -> Mapping[str, int]:
         "reckoned": dispositions.reckon_unfinished(),
         "cooled": runs.authorise_cooled(),
         "withdrawn": closing.withdraw(),
+        "previewing": ring_each("retention.tasks.preview", preview.unfinished()),
         "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),
         "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
         "draining": ring_each("ledger.tasks.drain", drain.due_buckets()),

@@ -52,8 +52,11 @@ def publish(
         retroactive=True,
         effective_from=now,
         author=author,
+        submitted_by=author,
+        submitted_at=now,
         published_by=publisher,
         published_at=now,
+        in_force_from=now,
     )
     revision.full_clean()
     revision.save()

@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from django.db.models import QuerySet
+
 from retention.models import PolicyRevision, RetentionPolicy, Tenant
 from retention.models.scope import ANY_CLASS
 
@@ -77,9 +79,7 @@ def in_force(revisions: Iterable[PolicyRevision], as_of: datetime) -> list[Gover
     on; older objects stay with its predecessor, by the same rule.
     """
     effective = [
-        revision
-        for revision in revisions
-        if revision.published_at is not None and max(revision.published_at, revision.effective_from) <= as_of
+        revision for revision in revisions if revision.in_force_from is not None and revision.in_force_from <= as_of
     ]
     found: list[Governing] = []
     stored_to: datetime | None = None
@@ -109,11 +109,27 @@ def of_policy(policy: RetentionPolicy, as_of: datetime) -> list[Governing]:
 @lru_cache(maxsize=16)
 def evaluated(as_of: datetime, published: tuple[tuple[int, datetime | None], ...]) -> list[Governing]:
     """What these revisions make at `as_of`: the same for each part of a run, as only a policy's suspension can change."""
-    by_policy: dict[int, list[PolicyRevision]] = {}
-    revisions = PolicyRevision.objects.filter(pk__in=[pk for pk, _suspended in published]).select_related("policy")
-    for revision in revisions.order_by("policy_id", "number"):
-        by_policy.setdefault(revision.policy_id, []).append(revision)
-    return [rule for revisions in by_policy.values() for rule in in_force(revisions, as_of)]
+    revisions = PolicyRevision.objects.filter(pk__in=[pk for pk, _suspended in published])
+    return [rule for chain in by_policy(revisions).values() for rule in in_force(chain, as_of)]
+
+
+def by_policy(revisions: QuerySet[PolicyRevision]) -> dict[int, list[PolicyRevision]]:
+    """The revisions of each policy, oldest first, by the policy's id."""
+    found: dict[int, list[PolicyRevision]] = {}
+    for revision in revisions.select_related("policy").order_by("policy_id", "number"):
+        found.setdefault(revision.policy_id, []).append(revision)
+    return found
+
+
+def published_by_policy(tenant_id: int) -> dict[int, list[PolicyRevision]]:
+    """What is published of each policy of the tenant, oldest first, whether in force or not yet or no longer."""
+    return by_policy(PolicyRevision.objects.filter(tenant_id=tenant_id, published_at__isnull=False))
+
+
+def now_or_later(revisions: Sequence[PolicyRevision], now: datetime) -> list[Governing]:
+    """The rules of one policy that govern anything now, or will, as far as is published."""
+    coming = [each for each in revisions if each.in_force_from is not None and each.in_force_from > now]
+    return in_force(revisions, now) + [governing(each, stored_from=None, stored_to=None) for each in coming]
 
 
 def governing(revision: PolicyRevision, *, stored_from: datetime | None, stored_to: datetime | None) -> Governing:

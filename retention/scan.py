@@ -246,6 +246,26 @@ def lock_versions(ids: str) -> str:
     return derivatives
 
 
+def derivatives_of(ids: str) -> str:
+    """The ids of the derivatives that may go with these versions, without locking anything."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT coalesce(array_agg(d.id), '{}')::text FROM retention_objectversion o
+            CROSS JOIN LATERAL (
+                SELECT v.id FROM retention_objectversion v
+                WHERE v.original_bucket_id = o.bucket_id AND v.original_key = o.key
+                    AND v.role = 'derivative' AND v.gone_at IS NULL
+                OFFSET 0
+            ) d
+            WHERE o.id = ANY(%s::bigint[])
+            """,
+            [ids],
+        )
+        found: str = cursor.fetchone()[0]
+        return found
+
+
 def judge_page(ids: Sequence[int], rules: Sequence[Governing], as_of: datetime) -> list[Judged]:
     """Judge these versions against every revision in force of their tenant, in the order of `ids`.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
-from retention import governing, holds
+from retention import governing, holds, listings
 from retention.eligibility import (
     WORDS,
     DispositionFacts,
@@ -18,7 +18,13 @@ from retention.eligibility import (
     belongs,
     judge,
 )
-from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, Role
+from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, RetentionPolicy, Role
+
+# What scans leave out whatever the time: it travels with another, or something keeps it without an end.
+NEVER_SCANNED = frozenset({
+    Reason.GONE, Reason.TRAVELS, Reason.UNSCHEDULED, Reason.PERMANENT, Reason.SUSPENDED, Reason.AWAITING_EVENT,
+    Reason.UNKNOWN_DATE, Reason.HELD,
+})  # fmt: skip
 
 
 def facts_of(row: ObjectVersion) -> VersionFacts:
@@ -132,6 +138,7 @@ def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
         kept = f"Kept until {instant(each.until)}" if each.until else "Exempt from destruction until that is ended"
         about = "" if each.object_version_id == row.pk else f", for {names[each.object_version_id]}"
         yield f"{kept}{about}: decided by {each.by} (disposition {each.id}). {each.reason}"
+    yield from schedule_of(verdict)
     for hold in verdict.holds:
         yield f"Held by matter {hold.matter} (hold {hold.id})."
     if verdict.eligible_since and verdict.reason is Reason.NOT_YET:
@@ -140,7 +147,37 @@ def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
         yield f"Would take along {target.key} @ {target.version_id}."
 
 
+def next_evaluation(verdict: Verdict) -> tuple[str, datetime] | None:
+    """The policy that opens the next run over this version, and when; None where no schedule will ever look at it."""
+    rule = verdict.governed_by
+    if rule is None or verdict.reason in NEVER_SCANNED:
+        return None
+    now = clock.now()
+    begin = max(now, verdict.eligible_since or now)
+    return rule.policy, RetentionPolicy.objects.get(pk=rule.policy_id).next_slot(begin)
+
+
+def maximum(verdict: Verdict) -> datetime | None:
+    """When it should be gone at the latest, as the revision says that governs it; None where there is no such time."""
+    if verdict.governed_by is None:
+        return None
+    limits = listings.maxima([verdict.governed_by])
+    return listings.latest(verdict.reason, verdict.eligible_since, limits.get(verdict.governed_by.revision_id))
+
+
+def schedule_of(verdict: Verdict) -> Iterator[str]:
+    """When it is looked at next, and whether it is there for too long."""
+    evaluation, latest = next_evaluation(verdict), maximum(verdict)
+    if evaluation is not None:
+        yield f"The next run of {evaluation[0]} looks at it at {instant(evaluation[1])}."
+    elif verdict.reason is not Reason.GONE:
+        yield "No scheduled run looks at it while that is so."
+    if latest is not None and latest < clock.now():
+        yield f"Past maximum: it should have been gone by {instant(latest)}."
+
+
 def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, Any]:
+    evaluation, latest = next_evaluation(verdict), maximum(verdict)
     return {
         "bucket": row.bucket.name,
         "key": row.key,
@@ -150,6 +187,8 @@ def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, 
         "eligible": verdict.eligible,
         "eligible_since": instant(verdict.eligible_since) if verdict.eligible_since else None,
         "governed_by": verdict.governed_by.label if verdict.governed_by else None,
+        "next_evaluation": instant(evaluation[1]) if evaluation else None,
+        "past_maximum_since": instant(latest) if latest and latest < as_of else None,
         "findings": [
             {
                 "revision": finding.rule.label,

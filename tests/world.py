@@ -11,7 +11,7 @@ from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from ledger import manifest, runs
 from ledger.models import CleanupRun
-from retention import enforcement, events, holds, policies, releases
+from retention import enforcement, events, holds, policies, preview, releases
 from retention.eligibility import HoldFacts, VersionFacts
 from retention.models import (
     Bucket,
@@ -77,7 +77,10 @@ def published(
         "retroactive": True,
         "effective_from": EPOCH,
     }
+    Tenant.objects.filter(pk=tenant.pk).update(shortening_delay_hours=0)
     revision = policies.draft(policy=policy, by=author, **(defaults | fields))
+    policies.submit(revision=revision, by=author)
+    preview.request(revision=revision, by=author)
     return policies.publish(revision=revision, by=publisher, reason="Reviewed.")
 
 

@@ -35,8 +35,7 @@ covered AS MATERIALIZED (
 ),
 superseding AS MATERIALIZED (
     SELECT policy_id, number, retroactive, effective_from FROM retention_policyrevision
-    WHERE published_at IS NOT NULL AND effective_from <= now()
-        AND policy_id IN (SELECT policy_id FROM target)
+    WHERE in_force_from <= now() AND policy_id IN (SELECT policy_id FROM target)
 )
 SELECT
     t.command_id, t.id, t.ordinal, t.object_version_id, t.bucket_id, t.key, t.version_id, t.etag, t.size, t.role,

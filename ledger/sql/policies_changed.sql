@@ -6,8 +6,7 @@ WHERE r.id = ANY (%(runs)s::bigint[]) AND (
         SELECT FROM retention_retentionpolicy p WHERE p.tenant_id = %(tenant)s AND p.suspended_at > r.as_of
     ) OR EXISTS (
         SELECT FROM retention_policyrevision n
-        WHERE n.tenant_id = %(tenant)s AND n.published_at IS NOT NULL AND n.effective_from <= now()
-            AND greatest(n.published_at, n.effective_from) > r.as_of
+        WHERE n.tenant_id = %(tenant)s AND n.in_force_from <= now() AND n.in_force_from > r.as_of
     ) OR EXISTS (
         SELECT FROM retention_disposition d WHERE d.tenant_id = %(tenant)s AND d.at > r.as_of
     ) OR EXISTS (

@@ -10,8 +10,8 @@ WITH doomed AS MATERIALIZED (
         r.state IN ('draining', 'paused', 'tripped') AND EXISTS (
             -- One that governs everything; of the others, claiming finds out what they govern.
             SELECT FROM retention_policyrevision n JOIN retention_policyrevision own ON own.id = c.revision_id
-            WHERE n.policy_id = r.policy_id AND n.number > own.number AND n.retroactive AND n.published_at IS NOT NULL
-                AND n.effective_from <= now() AND greatest(n.published_at, n.effective_from) > r.as_of
+            WHERE n.policy_id = r.policy_id AND n.number > own.number AND n.retroactive
+                AND n.in_force_from <= now() AND n.in_force_from > r.as_of
         )
     ))
     ORDER BY c.id LIMIT %(limit)s FOR NO KEY UPDATE OF c

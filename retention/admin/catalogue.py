@@ -19,6 +19,7 @@ from retention import freshness, losses
 from retention.admin import dispositions
 from retention.admin.dispositions import DispositionPages
 from retention.admin.lifecycle import lifecycle_of
+from retention.admin.listings import Listings
 from retention.exceptions import RetentionError
 from retention.models import Bucket, CatalogueSync, KeyRule, LifecycleRule, ObjectVersion, Tenant
 from retention.rules import KeyFacts
@@ -215,7 +216,7 @@ class BucketFilter(admin.SimpleListFilter):
 
 
 @admin.register(ObjectVersion)
-class ObjectVersionAdmin(DispositionPages, ReadOnlyAdmin[ObjectVersion]):
+class ObjectVersionAdmin(DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion]):
     list_display = ("key", "version_id", "bucket", "size", "stored_at", "tenant", "retention_class", "role", "state")
     list_filter = (BucketFilter,)
     list_select_related = ("bucket", "tenant")

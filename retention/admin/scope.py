@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -11,6 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
+from cleanup_project.base.verbpages import Fieldsets
 from retention.models import ANY_CLASS, Bucket, ObjectVersion, Scoped
 from retention.prefixes import successor
 
@@ -66,6 +67,8 @@ class BucketsField(forms.ModelMultipleChoiceField[Bucket]):
 
 class ScopeForm(forms.ModelForm[Any]):
     """The three dimensions of a scope that a person writes; the tenant is the fourth."""
+
+    fieldsets: ClassVar[Fieldsets] = ()
 
     bucket_ids = BucketsField(label="Buckets", error_messages={"required": "Tick at least one bucket."})
     prefixes = LinesField(

@@ -5,6 +5,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
+import django.db.models.lookups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -26,6 +27,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('code', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9][a-z0-9-]{0,62}\\Z', 'Use 1 to 63 lower-case letters, digits and hyphens.')])),
                 ('name', models.CharField(max_length=200)),
+                ('shortening_delay_hours', models.PositiveIntegerField(default=24, help_text='How long after its publication a revision comes into force by which anything may become eligible earlier.')),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
             ],
             options={
@@ -161,6 +163,9 @@ class Migration(migrations.Migration):
                 ('erasure', models.BooleanField(default=False, editable=False, help_text='Of one urgent erasure, whose list it destroys; it governs nothing.')),
                 ('suspended_at', models.DateTimeField(blank=True, help_text='A suspended policy destroys nothing.', null=True)),
                 ('suspended_reason', models.TextField(blank=True)),
+                ('rescheduled_at', models.DateTimeField(blank=True, help_text='Slots of the schedule count from its last change.', null=True)),
+                ('suspended_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('resumed_by', models.ForeignKey(blank=True, help_text='Who lifted the last suspension: never who had imposed it.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='policies', to='retention.tenant')),
             ],
@@ -203,6 +208,12 @@ class Migration(migrations.Migration):
                 ('evidence_max_age_hours', models.PositiveIntegerField(default=24, help_text="How old a listing may be that proves a version's presence before it is destroyed.")),
                 ('retroactive', models.BooleanField(help_text='Yes: also objects stored before the effective date. No: those stay with the predecessor.')),
                 ('effective_from', models.DateTimeField()),
+                ('destroy_within_days', models.PositiveIntegerField(blank=True, help_text='What is still there so many days after the end of its retention is listed as past maximum.', null=True, validators=[django.core.validators.MaxValueValidator(36500)])),
+                ('editor_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), blank=True, db_default=[], default=list, editable=False, help_text='Who besides the author has changed the draft.', size=None, verbose_name='edited by')),
+                ('submitted_at', models.DateTimeField(blank=True, null=True)),
+                ('submitted_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('only_lengthens', models.BooleanField(db_default=False, default=False, editable=False, help_text='Proven when it was published: nothing becomes eligible by it, or earlier.')),
+                ('in_force_from', models.DateTimeField(blank=True, editable=False, help_text='Not before its publication and its effective date; later, where anything may become eligible earlier.', null=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('published_at', models.DateTimeField(blank=True, null=True)),
                 ('author', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -213,6 +224,32 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'policy revision',
                 'ordering': ['policy', '-number'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ImpactPreview',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('digest', models.CharField(max_length=64)),
+                ('as_of', models.DateTimeField(help_text='The figures speak of this time, and of 30 and 90 days after it.')),
+                ('state', models.CharField(choices=[('counting', 'Counting'), ('exact', 'Exact'), ('overtaken', 'Overtaken')], default='counting', max_length=9)),
+                ('sampled', models.PositiveBigIntegerField(blank=True, help_text='Objects of the scope that the estimate stands on; none where it was not needed.', null=True)),
+                ('estimate', models.JSONField(blank=True, default=dict)),
+                ('figures', models.JSONField(blank=True, default=dict)),
+                ('samples', models.JSONField(blank=True, default=dict)),
+                ('cursor', models.JSONField(blank=True, default=dict)),
+                ('expected', models.PositiveBigIntegerField(help_text='Rows to read, as the planner estimates.')),
+                ('read', models.PositiveBigIntegerField(default=0, help_text='Rows read so far.')),
+                ('progressed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('revision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='previews', to='retention.policyrevision')),
+            ],
+            options={
+                'verbose_name': 'impact preview',
+                'ordering': ['-id'],
+                'indexes': [models.Index(condition=models.Q(('state', 'counting')), fields=['progressed_at'], name='previews_counting')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state', 'counting')), models.Q(models.Q(('state', 'counting'), _negated=True), ('finished_at__isnull', False)), _connector='OR'), name='preview_finished')],
             },
         ),
         migrations.CreateModel(
@@ -468,6 +505,14 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('suspended_at', None), ('suspended_reason', '')), models.Q(('suspended_at__isnull', False), models.Q(('suspended_reason', ''), _negated=True)), _connector='OR'), name='policy_suspended_with_reason'),
         ),
         migrations.AddConstraint(
+            model_name='retentionpolicy',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resumed_by', None), ('suspended_at', None), ('suspended_by', None)), models.Q(('resumed_by__isnull', False), ('suspended_at', None), ('suspended_by__isnull', False)), models.Q(('resumed_by', None), ('suspended_at__isnull', False), ('suspended_by__isnull', False)), _connector='OR'), name='policy_suspension_whole'),
+        ),
+        migrations.AddConstraint(
+            model_name='retentionpolicy',
+            constraint=models.CheckConstraint(condition=models.Q(('resumed_by', models.F('suspended_by')), _negated=True), name='policy_resumed_by_another'),
+        ),
+        migrations.AddConstraint(
             model_name='policyrevision',
             constraint=models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='revision_scope_not_empty'),
         ),
@@ -477,11 +522,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('published_by', models.F('author')), _negated=True), name='revision_second_person'),
+            constraint=models.CheckConstraint(condition=models.Q(('only_lengthens', True), models.Q(models.Q(('published_by', models.F('author')), _negated=True), django.db.models.lookups.IsNull(models.Func('editor_ids', 'published_by', function='array_position', output_field=models.IntegerField()), True)), _connector='OR'), name='revision_second_person'),
         ),
         migrations.AddConstraint(
             model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('published_at', None), ('published_by', None)), models.Q(('published_at__isnull', False), ('published_by__isnull', False), models.Q(('authority', ''), _negated=True), models.Q(('title', ''), _negated=True)), _connector='OR'), name='revision_published_whole'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('in_force_from', None), ('only_lengthens', False), ('published_at', None), ('published_by', None)), models.Q(('published_at__isnull', False), ('published_by__isnull', False), ('submitted_at__isnull', False), ('in_force_from__isnull', False), ('in_force_from__gte', models.F('published_at')), ('in_force_from__gte', models.F('effective_from')), models.Q(('authority', ''), _negated=True), models.Q(('title', ''), _negated=True)), _connector='OR'), name='revision_published_whole'),
+        ),
+        migrations.AddConstraint(
+            model_name='policyrevision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('submitted_at', None), ('submitted_by', None)), models.Q(('submitted_at__isnull', False), ('submitted_by__isnull', False)), _connector='OR'), name='revision_submitted_whole'),
         ),
         migrations.AddConstraint(
             model_name='policyrevision',
@@ -531,6 +580,7 @@ class Migration(migrations.Migration):
         ),
         sqlfiles.run(__file__, "due_at.sql", undo="DROP FUNCTION due_at(timestamptz, interval, text)"),
         sqlfiles.run(__file__, "revision_guard.sql", undo="DROP FUNCTION guard_revision() CASCADE"),
+        sqlfiles.run(__file__, "preview_guard.sql", undo="DROP FUNCTION guard_preview() CASCADE"),
         sqlfiles.run(__file__, "hold_guard.sql", undo="DROP FUNCTION guard_hold(), guard_hold_release() CASCADE"),
         sqlfiles.run(__file__, "retention_event_guard.sql", undo="DROP FUNCTION guard_retention_event() CASCADE"),
         sqlfiles.run(__file__, "disposition_guard.sql", undo="DROP FUNCTION guard_disposition() CASCADE"),

@@ -12,6 +12,7 @@ from retention.models.event import RetentionEvent
 from retention.models.hold import HoldPrefix, HoldRelease, LegalHold
 from retention.models.lifecycle import LifecycleRule
 from retention.models.policy import Enforcement, EnforcementRequest, PolicyRevision, RetentionPolicy
+from retention.models.preview import ImpactPreview
 from retention.models.scope import ANY_CLASS, Scoped
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "EnforcementRequest",
     "HoldPrefix",
     "HoldRelease",
+    "ImpactPreview",
     "KeyRule",
     "LegalHold",
     "LifecycleRule",

@@ -18,6 +18,10 @@ class Tenant(models.Model):
 
     code = models.CharField(max_length=63, unique=True, validators=[CODE])
     name = models.CharField(max_length=200)
+    shortening_delay_hours = models.PositiveIntegerField(
+        default=24,
+        help_text="How long after its publication a revision comes into force by which anything may become eligible earlier.",
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -1,20 +1,24 @@
 """Retention policies and their immutable revisions; where enforcement is switched on."""
 
 import re
+from datetime import UTC, datetime
 
-from croniter import croniter
+from croniter import CroniterBadDateError, croniter
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, IntegerField, Q
 from django.db.models.functions import Now
+from django.db.models.lookups import IsNull
 
 from retention.models.catalogue import CODE, Bucket, Tenant
 from retention.models.scope import Scoped, scope_constraints
 from retention.windows import DAYS_PATTERN, Window, window, zones
 
 TEBIBYTE = 1 << 40
+NEVER_YEARS = 8  # 29 February comes after eight years at the latest
 
 
 class RetentionPolicy(models.Model):
@@ -35,6 +39,20 @@ class RetentionPolicy(models.Model):
     )
     suspended_at = models.DateTimeField(null=True, blank=True, help_text="A suspended policy destroys nothing.")
     suspended_reason = models.TextField(blank=True)
+    suspended_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    resumed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Who lifted the last suspension: never who had imposed it.",
+    )
+    rescheduled_at = models.DateTimeField(
+        null=True, blank=True, help_text="Slots of the schedule count from its last change."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
@@ -45,15 +63,32 @@ class RetentionPolicy(models.Model):
                 condition=Q(suspended_at=None, suspended_reason="")
                 | (Q(suspended_at__isnull=False) & ~Q(suspended_reason="")),
                 name="policy_suspended_with_reason",
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(suspended_at=None, suspended_by=None, resumed_by=None)
+                | Q(suspended_at=None, suspended_by__isnull=False, resumed_by__isnull=False)
+                | Q(suspended_at__isnull=False, suspended_by__isnull=False, resumed_by=None),
+                name="policy_suspension_whole",
+            ),
+            models.CheckConstraint(condition=~Q(resumed_by=F("suspended_by")), name="policy_resumed_by_another"),
         ]
 
     def __str__(self) -> str:
         return self.code
 
+    def next_slot(self, after: datetime) -> datetime:
+        """When the schedule asks for a run next."""
+        slot: datetime = croniter(self.schedule, after, ret_type=datetime).get_next()
+        return slot
+
     def clean(self) -> None:
         if len(self.schedule.split()) != 5 or not croniter.is_valid(self.schedule):
             raise ValidationError({"schedule": "Use five cron fields, for example 0 1 * * * for 01:00 UTC every day."})
+        try:
+            croniter(self.schedule, datetime(2000, 1, 1, tzinfo=UTC), max_years_between_matches=NEVER_YEARS).get_next()
+        except CroniterBadDateError:
+            words = f"{self.schedule} names a day that never comes: no slot within {NEVER_YEARS} years."
+            raise ValidationError({"schedule": words}) from None
 
 
 class PolicyRevisionQuerySet(models.QuerySet["PolicyRevision"]):
@@ -143,13 +178,44 @@ class PolicyRevision(Scoped):
         help_text="Yes: also objects stored before the effective date. No: those stay with the predecessor."
     )
     effective_from = models.DateTimeField()
+    destroy_within_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MaxValueValidator(36_500)],
+        help_text="What is still there so many days after the end of its retention is listed as past maximum.",
+    )
 
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+    editor_ids = ArrayField(
+        models.BigIntegerField(),
+        verbose_name="edited by",
+        default=list,
+        db_default=[],
+        blank=True,
+        editable=False,
+        help_text="Who besides the author has changed the draft.",
+    )
+    submitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    submitted_at = models.DateTimeField(null=True, blank=True)
     published_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     published_at = models.DateTimeField(null=True, blank=True)
+    only_lengthens = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Proven when it was published: nothing becomes eligible by it, or earlier.",
+    )
+    in_force_from = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Not before its publication and its effective date; later, where anything may become eligible earlier.",
+    )
 
     objects = PolicyRevisionQuerySet.as_manager()
 
@@ -159,11 +225,35 @@ class PolicyRevision(Scoped):
         constraints = [
             *scope_constraints("revision"),
             models.UniqueConstraint(fields=["policy", "number"], name="revision_number"),
-            models.CheckConstraint(condition=~Q(published_by=F("author")), name="revision_second_person"),
             models.CheckConstraint(
-                condition=Q(published_at=None, published_by=None)
-                | (Q(published_at__isnull=False, published_by__isnull=False) & ~Q(authority="") & ~Q(title="")),
+                condition=Q(only_lengthens=True)
+                | (
+                    ~Q(published_by=F("author"))
+                    & Q(
+                        IsNull(
+                            Func("editor_ids", "published_by", function="array_position", output_field=IntegerField()),
+                            True,
+                        )
+                    )
+                ),
+                name="revision_second_person",
+            ),
+            models.CheckConstraint(
+                condition=Q(published_at=None, published_by=None, in_force_from=None, only_lengthens=False)
+                | (
+                    Q(published_at__isnull=False, published_by__isnull=False, submitted_at__isnull=False)
+                    & Q(in_force_from__isnull=False)
+                    & Q(in_force_from__gte=F("published_at"))
+                    & Q(in_force_from__gte=F("effective_from"))
+                    & ~Q(authority="")
+                    & ~Q(title="")
+                ),
                 name="revision_published_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(submitted_at=None, submitted_by=None)
+                | Q(submitted_at__isnull=False, submitted_by__isnull=False),
+                name="revision_submitted_whole",
             ),
             models.CheckConstraint(
                 condition=Q(period_number__lte=4000) & Q(cap_share_percent__range=(1, 100)) & Q(priority__lte=2),

@@ -103,7 +103,7 @@ MAY_SEND = """
                 SELECT FROM ledger_commandtarget s WHERE s.command_id = c.id AND s.bucket_id = w.bucket_id
                     AND s.gone_at IS NULL))) THEN 'stopped'
         WHEN EXISTS (SELECT FROM retention_policyrevision w WHERE w.policy_id = c.policy_id AND w.number > n.number
-            AND w.published_at IS NOT NULL AND w.retroactive) THEN 'superseded'
+            AND w.in_force_from <= now() AND w.retroactive) THEN 'superseded'
         WHEN EXISTS (
             SELECT FROM ledger_commandtarget s JOIN retention_holdprefix x ON x.bucket_id = s.bucket_id
                 AND starts_with(s.key, x.prefix)

@@ -104,13 +104,13 @@ def test_a_slot_that_meets_an_open_run_is_recorded_as_overlap(policy: RetentionP
 
 
 def test_a_suspended_policy_opens_nothing_and_makes_up_for_nothing(
-    policy: RetentionPolicy, second_manager: User
+    policy: RetentionPolicy, manager: User, second_manager: User
 ) -> None:
     begun(policy, days_ago=2)
     policies.suspend(policy=policy, by=second_manager, reason="Under review.")
     assert schedule.tick() == []
     assert answers(policy) == [Outcome.REFUSED] * 2
-    RetentionPolicy.objects.update(suspended_at=None, suspended_reason="")
+    policies.resume(policy=policy, by=manager, reason="Reviewed.")
     assert schedule.tick() == []
 
 

@@ -16,7 +16,7 @@ from ledger.states import RunState
 from retention import control, enforcement, policies
 from retention.buckets import ref
 from retention.exceptions import RetentionError
-from retention.models import Bucket, Enforcement, LegalHold, ObjectVersion, RetentionPolicy, StopSwitch
+from retention.models import Bucket, Enforcement, LegalHold, ObjectVersion, StopSwitch
 from retention.storage import BucketRef, VersionRef
 from tests import world
 from tests.ledger import acting, laws
@@ -183,8 +183,8 @@ class Ledger:
             policies.suspend(policy=self.world.revision.policy, by=self.manager, reason="Wait")
 
     def end_suspension(self, which: int = 0) -> None:
-        RetentionPolicy.objects.update(suspended_at=None, suspended_reason="")
-        control.bump(self.world.tenant.pk)
+        with suppress(RetentionError):
+            policies.resume(policy=self.world.revision.policy, by=self.manager2, reason="Go on")
 
     def stop(self, which: int = 0) -> None:
         targets: list[dict[str, Any]] = [

@@ -51,3 +51,11 @@ def test_a_hold_is_compared_with_one_over_nothing_and_a_drain_runs_beside_it(tmp
     assert (said["name"], said["unit"], said["details"]["objects"]) == ("hold", "ms", 300)
     assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.1)
     assert said["details"]["drain"]["marked"] == 100
+
+
+def test_a_preview_is_compared_with_a_plain_count(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "preview", "--rows", "2000")
+    details = said["details"]
+    assert (said["name"], details["exact"]) == ("preview", details["estimated"])  # the sample was the whole table
+    assert details["estimate_ms"] > 0
+    assert said["ratio"] == pytest.approx(details["exact_seconds"] / details["baseline_seconds"], rel=0.2)

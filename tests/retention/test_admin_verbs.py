@@ -8,8 +8,8 @@ from django.test import Client
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
-from retention import policies
-from retention.models import Bucket, LegalHold, PolicyRevision, RetentionPolicy, Tenant
+from retention import policies, preview
+from retention.models import Bucket, ImpactPreview, LegalHold, PolicyRevision, RetentionPolicy, Tenant
 from tests import world
 from tests.web import quick_pages, url  # noqa: F401
 
@@ -124,30 +124,173 @@ def test_a_refused_draft_comes_back_with_words_and_with_what_was_typed(
     assert not PolicyRevision.objects.exists()
 
 
-def test_a_second_person_publishes_with_a_reason(
+def drafted(policy: RetentionPolicy, bucket: Bucket, client: Client, **changed: Any) -> PolicyRevision:
+    assert client.post(url(PolicyRevision, "add"), draft_fields(policy, bucket, **changed)).status_code == 302
+    return PolicyRevision.objects.latest("pk")
+
+
+def asked(client: Client, revision: PolicyRevision, verb: str, **fields: Any) -> str:
+    """Send a decision; what comes back in words: the page with its refusal, or the message on the page that follows."""
+    return client.post(url(PolicyRevision, verb, revision.pk), {"go": "on", **fields}, follow=True).content.decode()
+
+
+def verbs(client: Client, revision: PolicyRevision) -> list[str]:
+    """The decisions that a revision's page offers."""
+    shown = client.get(url(PolicyRevision, "change", revision.pk)).content.decode()
+    names = ("edit", "preview", "submit", "publish", "send_back", "discard")
+    return [name for name in names if f'"{url(PolicyRevision, name, revision.pk)}"' in shown]
+
+
+def test_a_draft_goes_by_preview_and_submission_to_a_second_person_who_publishes_it(
     policy: RetentionPolicy, bucket: Bucket, manager: User, second_manager: User, client: Client
 ) -> None:
+    world.version(bucket, policy.tenant, "clips/1")
     client.force_login(manager)
-    client.post(url(PolicyRevision, "add"), draft_fields(policy, bucket))
-    revision = PolicyRevision.objects.get()
-    page = url(PolicyRevision, "publish", revision.pk)
-    assert page not in client.get(url(PolicyRevision, "change", revision.pk)).content.decode()
-    refused = client.post(page, {"reason": "I like it."}).content.decode()
-    assert "a second person must publish it" in refused
-    assert "I like it." in refused
+    revision = drafted(policy, bucket, client)
+    assert verbs(client, revision) == ["edit", "preview", "submit", "discard"]
+    assert "a second person must publish it" in asked(client, revision, "publish", reason="I like it.")
+    assert "is submitted. A second person publishes it" in asked(client, revision, "submit")
+    assert verbs(client, revision) == ["edit", "preview", "publish", "send_back", "discard"]
 
     client.force_login(second_manager)
-    assert page in client.get(url(PolicyRevision, "change", revision.pk)).content.decode()
-    assert client.get(page).status_code == 200
-    assert "This field is required." in client.post(page, {"reason": "  "}).content.decode()
+    refused = asked(client, revision, "publish", reason="I like it.")
+    assert "has no exact preview" in refused
+    assert "I like it." in refused
+    assert "Counted exactly." in asked(client, revision, "preview")
+    page = client.get(url(PolicyRevision, "publish", revision.pk)).content.decode()
+    assert "comes into force 24 hours later" in page
+    assert "Eligible with this draft" in page
+    assert "The first revision of its policy" in page
+    assert "This field is required." in asked(client, revision, "publish", reason="  ")
     revision.refresh_from_db()
     assert revision.published_at is None
-    assert client.post(page, {"reason": "Reviewed with counsel."}).status_code == 302
+
+    assert "clips/1 published. In force from" in asked(client, revision, "publish", reason="Reviewed with counsel.")
     revision.refresh_from_db()
     assert revision.published_by == second_manager
     event = AuditEvent.objects.get(action="policy.published")
     assert (event.actor, event.reason) == (second_manager, "Reviewed with counsel.")
-    assert "is published already" in client.post(page, {"reason": "Again."}).content.decode()
+    assert "is published already" in asked(client, revision, "publish", reason="Again.")
+    assert verbs(client, revision) == []
+
+
+def test_a_draft_is_edited_in_the_form_that_made_it(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    revision = drafted(policy, bucket, client)
+    form = client.get(url(PolicyRevision, "edit", revision.pk)).context["adminform"].form
+    assert (form["title"].value(), form["retroactive"].value(), form["period_number"].value()) == ("Clips", "no", 3)
+    fields = draft_fields(policy, bucket, title="Clips and cuts", retroactive="yes", destroy_within_days="90")
+    del fields["policy"]
+    assert "changes nothing until it is previewed" in asked(client, revision, "edit", **fields)
+    revision.refresh_from_db()
+    assert (revision.title, revision.retroactive, revision.destroy_within_days) == ("Clips and cuts", True, 90)
+    refused = asked(client, revision, "edit", **fields | {"prefixes": "", "title": "As typed"})
+    assert "Write at least one line" in refused
+    assert "As typed" in refused
+    revision.refresh_from_db()
+    assert revision.title == "Clips and cuts"
+
+
+def test_a_reviewer_sends_back_and_a_drafter_discards(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, second_manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    revision = drafted(policy, bucket, client)
+    asked(client, revision, "submit")
+    client.force_login(second_manager)
+    assert "is a draft again" in asked(client, revision, "send_back", reason="Too short")
+    history = client.get(url(PolicyRevision, "history", revision.pk)).content.decode()
+    assert "policy.sent_back" in history
+    assert "Too short" in history
+    assert "stays in the history of its policy" in asked(client, revision, "discard", reason="No longer needed")
+    assert not PolicyRevision.objects.exists()
+    assert "No longer needed" in client.get(url(RetentionPolicy, "history", policy.pk)).content.decode()
+
+
+def test_a_superseded_revision_shows_its_successor_and_a_draft_what_it_changes(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, client: Client
+) -> None:
+    people = {"author": manager, "publisher": second_manager, "code": "clips"}
+    first = world.published(tenant, bucket, **people)
+    second = world.published(tenant, bucket, **people, period_number=60)
+    client.force_login(manager)
+    shown = client.get(url(PolicyRevision, "change", first.pk)).content.decode()
+    assert ">superseded<" in shown
+    assert f'"{url(PolicyRevision, "change", second.pk)}"' in shown
+    assert ">superseded<" not in client.get(url(PolicyRevision, "change", second.pk)).content.decode()
+    assert client.get(url(PolicyRevision, "changelist")).content.decode().count(">superseded<") == 1
+    page = client.get(url(RetentionPolicy, "change", first.policy_id)).content.decode()
+    assert page.count(">superseded<") == 1
+
+    third = drafted(first.policy, bucket, client, prefixes='""', title="Originals", period_number="70")
+    changes = client.get(url(PolicyRevision, "change", third.pk)).content.decode()
+    assert "<td>period number</td><td>60</td><td>70</td>" in changes
+    assert "<td>title</td>" not in changes
+
+
+def test_a_policy_is_suspended_resumed_and_rescheduled_on_its_page(
+    policy: RetentionPolicy, manager: User, second_manager: User, client: Client
+) -> None:
+    def decide(verb: str, **fields: Any) -> str:
+        return client.post(url(RetentionPolicy, verb, policy.pk), fields, follow=True).content.decode()
+
+    client.force_login(manager)
+    page = url(RetentionPolicy, "change", policy.pk)
+    assert f'"{url(RetentionPolicy, "resume", policy.pk)}"' not in client.get(page).content.decode()
+    assert "is suspended: it destroys nothing" in decide("suspend", reason="Under review")
+    assert "a second person must resume it" in decide("resume", reason="Go on")
+    client.force_login(second_manager)
+    assert "is resumed" in decide("resume", reason="Go on")
+    refused = decide("reschedule", schedule="0 0 30 2 *", missed_slots="skip", reason="Quieter")
+    assert "names a day that never comes" in refused
+    assert "by 0 2 * * * (UTC) from now on" in decide(
+        "reschedule", schedule="0 2 * * *", missed_slots="skip", reason="Quieter"
+    )
+    policy.refresh_from_db()
+    assert (policy.schedule, policy.missed_slots, policy.suspended_at) == ("0 2 * * *", "skip", None)
+
+
+def test_decisions_about_policies_are_not_for_everybody(
+    policy: RetentionPolicy,
+    bucket: Bucket,
+    manager: User,
+    compliance: User,
+    person: Callable[..., User],
+    client: Client,
+) -> None:
+    client.force_login(manager)
+    revision = drafted(policy, bucket, client)
+    client.force_login(compliance)
+    assert verbs(client, revision) == ["preview"]
+    for verb in ("edit", "submit", "discard"):
+        assert client.post(url(PolicyRevision, verb, revision.pk), {"reason": "R"}).status_code == 403
+    client.force_login(person("auditor", roles.AUDITOR))
+    assert verbs(client, revision) == []
+    for verb in ("edit", "submit", "discard", "publish", "send_back"):
+        assert client.post(url(PolicyRevision, verb, revision.pk), {"reason": "R"}).status_code == 403
+    assert "may not preview drafts" in asked(client, revision, "preview")
+    for verb in ("suspend", "resume", "reschedule"):
+        assert client.post(url(RetentionPolicy, verb, policy.pk), {"reason": "R"}).status_code == 403
+
+
+def test_a_preview_that_is_being_counted_reloads_itself(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preview, "SMALL", 0)
+    world.version(bucket, policy.tenant, "clips/1")
+    client.force_login(manager)
+    revision = drafted(policy, bucket, client, retroactive="yes")
+    shown = asked(client, revision, "preview")
+    row = ImpactPreview.objects.get()
+    assert 'http-equiv="refresh"' in shown
+    assert "An estimate from a sample" in shown
+    assert preview.count_slice(row.pk, budget_seconds=60)
+    shown = client.get(url(ImpactPreview, "change", row.pk)).content.decode()
+    assert 'http-equiv="refresh"' not in shown
+    assert "Counted exactly." in shown
+    assert "clips/1" in shown
 
 
 def test_a_published_revision_cannot_be_edited(

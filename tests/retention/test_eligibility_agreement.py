@@ -255,6 +255,7 @@ def policy_row(
         code=f"p{n}",
         suspended_at=BEFORE if suspended else None,
         suspended_reason="Under review" if suspended else "",
+        suspended_by=people[0] if suspended else None,
     )
     for number, said in enumerate(chain, 1):
         PolicyRevision.objects.create(
@@ -266,6 +267,9 @@ def policy_row(
             author=people[0],
             published_by=people[1],
             published_at=BEFORE,
+            submitted_by=people[0],
+            submitted_at=BEFORE,
+            in_force_from=max(BEFORE, said["effective_from"]),
             **said
             | {
                 "bucket_ids": [buckets[b].pk for b in said["bucket_ids"]],

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
-from retention import governing, holds, policies
+from retention import governing, holds, policies, preview
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import Bucket, HoldPrefix, LegalHold, PolicyRevision, Tenant
 from tests.world import EPOCH, published, release
@@ -50,6 +50,9 @@ def test_a_draft_governs_nothing_until_another_person_publishes_it(
     assert governing.of_tenant(tenant, timezone.now()) == []
     with pytest.raises(NotPermitted, match="a second person must publish it"):
         policies.publish(revision=revision, by=manager, reason="Mine")
+    policies.submit(revision=revision, by=manager)
+    preview.request(revision=revision, by=manager)
+    Tenant.objects.update(shortening_delay_hours=0)
     policies.publish(revision=revision, by=second_manager, reason="Reviewed")
     assert [rule.label for rule in governing.of_tenant(tenant, timezone.now())] == ["originals/1"]
     with pytest.raises(RetentionError, match="is published already"):
@@ -58,9 +61,10 @@ def test_a_draft_governs_nothing_until_another_person_publishes_it(
 
 
 def test_the_database_refuses_an_author_who_publishes(tenant: Tenant, bucket: Bucket, manager: User) -> None:
-    revision = draft(tenant, bucket, manager)
+    revision = policies.submit(revision=draft(tenant, bucket, manager), by=manager)
+    now = timezone.now()
     with pytest.raises(IntegrityError, match="revision_second_person"), transaction.atomic():
-        PolicyRevision.objects.filter(pk=revision.pk).update(published_by=manager, published_at=timezone.now())
+        PolicyRevision.objects.filter(pk=revision.pk).update(published_by=manager, published_at=now, in_force_from=now)
 
 
 @pytest.mark.parametrize(

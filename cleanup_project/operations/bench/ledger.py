@@ -102,7 +102,7 @@ def run(*, commands: int = 50_000) -> Result:
 def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
     """Two buckets with `commands` published commands each, and one endpoint that every event is owed to."""
     author, approver = world.people()
-    tenant = Tenant.objects.create(code="bench", name="Benchmark")
+    tenant = Tenant.objects.create(code="bench", name="Benchmark", shortening_delay_hours=0)
     buckets = [Bucket.objects.create(name=name, keys_per_second=10_000_000) for name in ("plain", "drained")]
     Endpoint.objects.create(
         tenant=tenant.code, name="bench", url="https://example.org/", event_types=["*"], created_by=author

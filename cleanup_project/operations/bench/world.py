@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
-from retention import policies
+from retention import policies, preview
 from retention.models import Bucket, CatalogueSync, KeyRule, LegalHold, PolicyRevision, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
@@ -49,6 +49,9 @@ def policy(tenant: Tenant, bucket: Bucket, code: str, prefix: str, *, standing: 
         cap_share_percent=100,
         effective_from=EPOCH,
     )
+    policies.submit(revision=revision, by=author)
+    while not preview.count_slice(preview.request(revision=revision, by=author).pk, budget_seconds=60):
+        pass
     return policies.publish(revision=revision, by=publisher, reason="Benchmark")
 
 

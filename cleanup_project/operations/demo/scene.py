@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from cleanup_project.operations.demo import dataset
-from retention import enforcement, holds, policies
+from retention import enforcement, holds, policies, preview
 from retention.models import Bucket, KeyRule, RetentionPolicy, Tenant
 
 PEOPLE: Final = {
@@ -103,8 +103,9 @@ def build(endpoint_url: str, today: date) -> Scene:
     """Make everything that is there before the first sync."""
     password = secrets.token_urlsafe(9)
     people = {name: person(name, role, password) for name, role in PEOPLE.items()}
-    acme = Tenant.objects.create(code="acme", name="Acme Media")
-    globex = Tenant.objects.create(code="globex", name="Globex")
+    # Revisions come into force at once, so that there is something to see.
+    acme = Tenant.objects.create(code="acme", name="Acme Media", shortening_delay_hours=0)
+    globex = Tenant.objects.create(code="globex", name="Globex", shortening_delay_hours=0)
     store = {"endpoint_url": endpoint_url, "addressing_style": Bucket.Addressing.PATH}
     media = Bucket.objects.create(name=dataset.MEDIA, **store)
     locked = Bucket.objects.create(name=dataset.LOCKED, **store)
@@ -178,6 +179,8 @@ def policies_of(
         revision = policies.draft(
             policy=policy, by=author, bucket_ids=bucket_ids, retroactive=True, effective_from=EPOCH, **fields
         )
+        policies.submit(revision=revision, by=author)
+        preview.request(revision=revision, by=author)
         policies.publish(revision=revision, by=publisher, reason="Agreed with legal")
         made.append(policy)
     return made

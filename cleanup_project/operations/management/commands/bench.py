@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, freeze, hold, ledger, sync
+from cleanup_project.operations.bench import drain, freeze, hold, ledger, preview, sync
 
 
 class Command(BaseCommand):
@@ -25,6 +25,8 @@ class Command(BaseCommand):
         placed = names.add_parser("hold", help="Placing a hold over N objects, and a drain beside it.")
         placed.add_argument("--objects", type=int, default=1_000_000, help="Objects covered, default 1,000,000.")
         placed.add_argument("--commands", type=int, default=50_000, help="Commands that wait, default 50,000.")
+        previewed = names.add_parser("preview", help="A draft's impact, estimated and exact, against a plain count.")
+        previewed.add_argument("--rows", type=int, default=1_000_000, help="Catalogued originals, default 1,000,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -36,6 +38,7 @@ class Command(BaseCommand):
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
             "ledger": lambda: ledger.run(commands=options["commands"]),
+            "preview": lambda: preview.run(rows=options["rows"]),
             "sync": lambda: sync.run(versions=options["versions"]),
         }
         result = measure[options["name"]]()
