@@ -123,7 +123,8 @@ def by_policy(revisions: QuerySet[PolicyRevision]) -> dict[int, list[PolicyRevis
 
 def published_by_policy(tenant_id: int) -> dict[int, list[PolicyRevision]]:
     """What is published of each policy of the tenant, oldest first, whether in force or not yet or no longer."""
-    return by_policy(PolicyRevision.objects.filter(tenant_id=tenant_id, published_at__isnull=False))
+    published = PolicyRevision.objects.filter(tenant_id=tenant_id, published_at__isnull=False, policy__erasure=False)
+    return by_policy(published)
 
 
 def now_or_later(revisions: Sequence[PolicyRevision], now: datetime) -> list[Governing]:

@@ -18,7 +18,6 @@ from retention import governing, scan, stretches
 from retention.eligibility import Reason
 from retention.governing import Governing
 from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
-from retention.models.scope import ANY_CLASS
 from retention.stretches import Stretch
 
 FOUND: Final = 500  # shown in a turn
@@ -89,19 +88,15 @@ def past_maximum(bucket: Bucket, tenant: Tenant, resume: str | None = None) -> T
     rules = [rule for rule in governing.of_tenant(tenant, now) if bucket.pk in rule.bucket_ids]
     limits = maxima(rules)
     limited = [rule for rule in rules if rule.revision_id in limits]
-    wanted = "gone_at IS NULL AND standalone AND tenant_id = %(tenant)s"
-    parameters: dict[str, Any] = {"tenant": tenant.pk}
-    classes = sorted({name for rule in limited for name in rule.retention_classes})
-    if ANY_CLASS not in classes:
-        wanted += " AND retention_class = ANY(%(classes)s)"
-        parameters["classes"] = classes
+    covered, parameters = stretches.covered_by(limited)
+    wanted = f"gone_at IS NULL AND standalone AND tenant_id = %(tenant)s AND ({covered})"
 
     def belongs(verdict: Verdict) -> bool:
         due = latest(verdict.reason, verdict.since, limits.get(verdict.revision_id or 0))
         return due is not None and due < now
 
     places = [stretch for stretch in stretches.of_rules(limited) if stretch.bucket_id == bucket.pk]
-    turn = look(Search(places, wanted, parameters, rules, now), belongs, resume)
+    turn = look(Search(places, wanted, parameters | {"tenant": tenant.pk}, rules, now), belongs, resume)
     for line in turn.lines:
         line.due = latest(line.verdict.reason, line.verdict.since, limits[line.verdict.revision_id or 0])
     return turn

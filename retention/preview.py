@@ -8,7 +8,7 @@ the catalogue while it is read may or may not be counted.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -27,7 +27,6 @@ from retention.governing import Governing
 from retention.impact import Figures
 from retention.lengthening import ITS_OWN
 from retention.models import ImpactPreview, PolicyRevision
-from retention.models.scope import ANY_CLASS
 from retention.stretches import Stretch
 
 log = structlog.get_logger(__name__)
@@ -57,8 +56,9 @@ def said(revision: PolicyRevision) -> dict[str, Any]:
 
 def digest_of(revision: PolicyRevision) -> str:
     """Of what a draft says, and of which other revisions are published and which policies suspended beside it."""
-    rows = PolicyRevision.objects.filter(tenant=revision.tenant_id, published_at__isnull=False).order_by("pk")
-    beside = [[pk, suspended is not None] for pk, suspended in rows.values_list("pk", "policy__suspended_at")]
+    rows = PolicyRevision.objects.filter(tenant=revision.tenant_id, published_at__isnull=False, policy__erasure=False)
+    states = rows.order_by("pk").values_list("pk", "policy__suspended_at")
+    beside = [[pk, suspended is not None] for pk, suspended in states]
     whole = {"policy": revision.policy_id, "said": said(revision), "beside": beside}
     return sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
@@ -124,12 +124,12 @@ def required(revision: PolicyRevision) -> ImpactPreview:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A draft and today's rules at each horizon, and everything that either can cover."""
+    """A draft and today's rules at each horizon, those of its own policy on either side, and all that these can cover."""
 
     tenant_id: int
     sides: impact.Sides
+    own: Collection[Governing]
     stretches: Sequence[Stretch]
-    classes: Sequence[str]
 
     @classmethod
     def of(cls, draft: PolicyRevision, as_of: datetime) -> "Question":
@@ -148,14 +148,14 @@ class Question:
             [[rule for rule in rules if meets(rule, ranges)] for rules in today],
             [[rule for rule in rules if meets(rule, ranges)] for rules in drafted],
         )
-        return cls(draft.tenant_id, sides, ranges, sorted({name for rule in own for name in rule.retention_classes}))
+        return cls(draft.tenant_id, sides, own, ranges)
 
     def wanted(self) -> tuple[str, dict[str, Any]]:
         """What of a stretch can be judged by itself, as a condition."""
-        classes = "" if ANY_CLASS in self.classes else " AND retention_class = ANY(%(classes)s)"
-        return f"gone_at IS NULL AND standalone AND tenant_id = %(tenant)s{classes}", {
+        covered, parameters = stretches.covered_by(self.own)
+        return f"gone_at IS NULL AND standalone AND tenant_id = %(tenant)s AND ({covered})", {
             "tenant": self.tenant_id,
-            "classes": list(self.classes),
+            **parameters,
         }
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from retention.governing import Governing
+from retention.models.scope import ANY_CLASS
 from retention.prefixes import minimal, successor
 
 
@@ -47,6 +48,24 @@ def of_rules(rules: Iterable[Governing]) -> Iterator[Stretch]:
         prefixes = [prefix for rule in rules if bucket_id in rule.bucket_ids for prefix in rule.prefixes]
         for prefix in minimal(prefixes):
             yield Stretch(bucket_id, prefix)
+
+
+def covered_by(rules: Iterable[Governing]) -> tuple[str, dict[str, Any]]:
+    """The condition that one of these rules has a version in its scope, and its parameters."""
+    conditions, parameters = list[str](), dict[str, Any]()
+    for number, rule in enumerate(rules):
+        classes = (
+            "" if ANY_CLASS in rule.retention_classes else f" AND retention_class = ANY (%(classes_{number})s::text[])"
+        )
+        conditions.append(
+            f"(bucket_id = ANY (%(buckets_{number})s::bigint[]) AND key ^@ ANY (%(prefixes_{number})s::text[]){classes})"
+        )
+        parameters |= {
+            f"buckets_{number}": list(rule.bucket_ids),
+            f"prefixes_{number}": list(rule.prefixes),
+            f"classes_{number}": list(rule.retention_classes),
+        }
+    return " OR ".join(conditions) or "false", parameters
 
 
 def page(stretch: Stretch, wanted: str, parameters: Mapping[str, Any], after: Sequence[str] | None, limit: int) -> Read:

