@@ -100,11 +100,11 @@ def test_exact_figures_are_those_of_the_pure_rule(
             ObjectVersion.objects.update(size=F("id") % 7 + 1)
             policy = built.policies[which % len(built.policies)]
             bucket_ids = [sorted(Bucket.objects.values_list("pk", flat=True))[b] for b in said["bucket_ids"]]
+            event_type = said["event_type"] if said["trigger"] == "event" else ""
+            fixed = {"retroactive": which > 0, "bucket_ids": bucket_ids, "event_type": event_type}
             drafted = PolicyRevision.objects.create(
-                policy=policy, tenant=policy.tenant, number=9, title="D", authority="A", author=author,
-                **said
-                | {"retroactive": which > 0, "bucket_ids": bucket_ids, "event_type": said["event_type"] if said["trigger"] == "event" else ""},
-            )  # fmt: skip
+                policy=policy, tenant=policy.tenant, number=9, title="D", authority="A", author=author, **said | fixed
+            )
             monkeypatch.setattr(preview, "clock", SimpleNamespace(now=lambda: world.as_of))
             row = preview.request(revision=drafted, by=manager)
             assert row.state == ImpactPreview.State.EXACT
