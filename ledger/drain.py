@@ -15,7 +15,7 @@ from cleanup_project.base import limits, queue, sqlfiles
 from ledger import breaker, claim, pace
 from ledger.batch import Batch
 from ledger.execute import Stores, execute
-from ledger.models import CleanupRun
+from ledger.models import CleanupRun, Turn
 from ledger.outcomes import Verdict
 from ledger.settle import Settled, settle
 from ledger.states import RunState
@@ -60,13 +60,16 @@ def drain(
     keep_what_is_loaded()
     with slot(bucket_id) as free, structlog.contextvars.bound_contextvars(bucket=bucket_id):
         idle = set[int]()  # tenants that had a turn, and nothing that may go on: this drain leaves them alone
-        while free:
+        empty, tenants = 0, Turn.objects.filter(bucket=bucket_id).count()
+        while free and empty <= tenants:  # else nobody has had a command that may go on, however long it was waited for
             if time.monotonic() >= until:
                 done.more = True
                 break
+            before = done.claimed
             going_on = step(bucket_id, done, stores, idle)
             if not going_on and (done.paused or done.more or not wait_for_due(bucket_id, until, idle)):
                 break
+            empty = empty + 1 if done.claimed == before else 0
             progress(done)
     if done.claimed:
         log.info("drained", commands=done.commands, gone=done.gone, late=done.late, paused=done.paused)
