@@ -16,7 +16,7 @@ from ledger.models import Attempt, CleanupCommand, Pace, Request, StopReport, Tu
 from ledger.next_action import of_command
 from ledger.states import RunState
 from ledger.stops import ends, pressed, unreported
-from retention import control, enforcement, policies
+from retention import control, policies
 from retention.buckets import ref
 from retention.models import Bucket, StopSwitch, Tenant
 from retention.storage import BucketRef, DeleteOutcome, VersionRef
@@ -89,10 +89,7 @@ def test_a_command_waits_for_every_bucket_that_it_has_a_target_in() -> None:
     world = build()
     thumbs = Bucket.objects.create(name="thumbs", keys_per_second=1_000_000)
     world.store.create_bucket(ref(thumbs))
-    enforcement.switch_on(
-        tenant=world.tenant, bucket=thumbs, prefix="", requested_by=world.people["manager"],
-        approved_by=world.people["manager2"], reason="Thumbnails",
-    )  # fmt: skip
+    making.enforced(world.tenant, thumbs, "", by=world.people["manager"], approver=world.people["manager2"])
     world.fill(["a", "b"])
     name = world.store.put(ref(thumbs), "t/a", b"t")
     making.version(
@@ -173,10 +170,7 @@ def test_a_stopped_tenant_with_urgent_work_keeps_nobody_else_from_a_turn() -> No
         other, world.bucket, author=people["manager"], publisher=people["manager2"], code="later", priority=2,
         authorisation="standing",
     )  # fmt: skip
-    enforcement.switch_on(
-        tenant=other, bucket=world.bucket, prefix="", requested_by=people["manager"], approved_by=people["manager2"],
-        reason="Everything",
-    )  # fmt: skip
+    making.enforced(other, world.bucket, "", by=people["manager"], approver=people["manager2"])
     world.fill(["a", "b"])
     world.run()
     urgent, tenant, world.tenant = world.revision, world.tenant, other
