@@ -20,6 +20,7 @@ from retention.models import Bucket, PolicyRevision
 
 CHUNK: Final = 5000
 SHARE_FROM: Final = 100  # items; of fewer, a share says nothing
+LOOK: Final = 100_000  # present versions that are counted in any case, and looked at for unknown dates
 TOGETHER: Final = "all revisions"
 
 
@@ -45,7 +46,7 @@ def measure(run: CleanupRun) -> dict[str, Any]:
     """What a run would destroy against what there was at its `as_of`, by revision and bucket, and the caps it is over.
 
     JSON-ready, for `CleanupRun.guards`: `revisions` and `buckets` are the numbers, `over` the findings (cap, limit,
-    actual, and for shares what it is a share of), `undated` how many present versions lack the date of the trigger.
+    actual, and for shares what it is a share of), `undated` how many of the versions counted lack the trigger's date.
     An erasure has no caps: two people have agreed on exactly its list.
     """
     found = candidates(run)
@@ -56,12 +57,12 @@ def measure(run: CleanupRun) -> dict[str, Any]:
         own = sum((each for (pk, _bucket), each in found.items() if pk == revision.pk), Candidates())
         dated = revision.trigger == PolicyRevision.Trigger.DATED_AT
         counts = not run.policy.erasure and (dated or own.items >= SHARE_FROM)
-        present = census(rules[revision.pk], run.as_of) if counts else None
+        present = census(rules[revision.pk], run.as_of, enough(own, revision)) if counts else None
         revisions.append({"revision": str(revision), **numbers(own), **of(present)})
         if not run.policy.erasure:
             over += findings(str(revision), own, present, revision)
         if present is not None and present.undated:
-            undated.append({"revision": str(revision), "actual": present.undated, "of": present.versions})
+            undated.append({"revision": str(revision), "actual": present.undated, **of(present)})
     if len(revisions) > 1:
         over += together(sum(found.values(), Candidates()), list(used))
     return {"revisions": revisions, "buckets": by_bucket(found), "over": over, "undated": undated}
@@ -97,6 +98,15 @@ def findings(
             yield {"cap": cap, "revision": label, "limit": percent, "actual": actual, "of": whole}
 
 
+def enough(own: Candidates, caps: PolicyRevision) -> Census:
+    """What must be present at the least for the share to be kept: once that is counted, the rest changes nothing.
+
+    So the cost follows what is due, and not the size of the catalogue. Over the cap, all of it has been counted.
+    """
+    percent = caps.cap_share_percent
+    return Census(max(-(-own.items * 100 // percent), LOOK), -(-own.original_bytes * 100 // percent))
+
+
 def together(every: Candidates, used: Sequence[PolicyRevision]) -> Iterator[dict[str, str | int | None]]:
     """The run as a whole against the strictest caps, so that two revisions do not pass with twice what one may."""
     yield from absolute(TOGETHER, every, min(each.cap_objects for each in used), min(each.cap_bytes for each in used))
@@ -113,10 +123,10 @@ def numbers(own: Candidates) -> dict[str, int]:
 
 
 def of(present: Census | None) -> dict[str, int | None]:
-    """Present originals and their bytes; null where they were not counted, since no cap depended on them."""
+    """Present originals and their bytes, and whether that is all; null where no cap depended on them."""
     if present is None:
-        return {"present": None, "present_bytes": None}
-    return {"present": present.versions, "present_bytes": present.bytes}
+        return {"present": None, "present_bytes": None, "whole": None}
+    return {"present": present.versions, "present_bytes": present.bytes, "whole": present.whole}
 
 
 def by_bucket(found: Mapping[tuple[int, int], Candidates]) -> list[dict[str, Any]]:

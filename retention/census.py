@@ -1,6 +1,6 @@
 """How much there was in a revision's scope at an instant: what caps compare a run with. Reads only, a page at a time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, LiteralString
 
@@ -20,42 +20,51 @@ Position = tuple[str, str, str]  # key, version id, incarnation
 class Census:
     """Present originals, their bytes, and how many of them lack the date that starts the clock.
 
-    Where the revision removes delete markers, those that stand alone count as originals of no bytes.
+    Where the revision removes delete markers, those that stand alone count as originals of no bytes. `whole`: nothing is
+    left to count.
     """
 
     versions: int = 0
     bytes: int = 0
     undated: int = 0
+    whole: bool = True
 
     def plus(self, versions: int, size: int, undated: int) -> "Census":
         return Census(self.versions + versions, self.bytes + size, self.undated + undated)
 
+    def reaches(self, enough: "Census | None") -> bool:
+        return enough is not None and self.versions >= enough.versions and self.bytes >= enough.bytes
 
-def census(rule: Governing, as_of: datetime) -> Census:
-    """Count what was present in the scope of a revision at `as_of`.
+
+def census(rule: Governing, as_of: datetime, enough: Census | None = None) -> Census:
+    """Count what was present in the scope of a revision at `as_of`; all of it, or until there is enough.
 
     Each page is a statement of its own, along the identity index: call it outside of any transaction that holds locks.
     """
     total = Census()
     for bucket_id in sorted(set(rule.bucket_ids)):
         for prefix in minimal(rule.prefixes):
-            total = counted(rule, as_of, bucket_id, prefix, total)
-    if rule.trigger != PolicyRevision.Trigger.DATED_AT:
-        return Census(total.versions, total.bytes)
-    return total
+            total = counted(rule, as_of, bucket_id, prefix, total, enough)
+    undated = total.undated if rule.trigger == PolicyRevision.Trigger.DATED_AT else 0
+    return replace(total, undated=undated)
 
 
-def counted(rule: Governing, as_of: datetime, bucket_id: int, prefix: str, total: Census) -> Census:
+def counted(
+    rule: Governing, as_of: datetime, bucket_id: int, prefix: str, total: Census, enough: Census | None
+) -> Census:
     """The total so far, and what stands under one prefix of one bucket."""
     after: Position = ("", "", "")
-    while True:
+    while total.whole:
+        if total.reaches(enough):
+            return replace(total, whole=False)
         with connection.cursor() as cursor:
             cursor.execute(*page_query(rule, as_of, bucket_id, prefix, after))
             versions, size, undated, read, *last = cursor.fetchone()
         total = total.plus(versions, size, undated)
         if read < PAGE:
-            return total
+            break
         after = (last[0], last[1], last[2])
+    return total
 
 
 def page_query(

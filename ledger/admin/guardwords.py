@@ -1,6 +1,7 @@
 """What the guards of a run found, as its page and the form of its approval show it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -17,8 +18,8 @@ def findings(run: CleanupRun) -> Iterator[SafeString | str]:
         yield format_html("{} {}", display.pill("over a cap", "overdue"), caps.told(finding))
     for finding in run.guards.get("undated", ()):
         yield (
-            f"{finding['revision']}: {finding['actual']:,} of {finding['of']:,} present originals have no date, so their "
-            "retention never ends."
+            f"{finding['revision']}: {finding['actual']:,} of {'' if finding['whole'] else 'the first '}"
+            f"{finding['present']:,} present originals have no date, so their retention never ends."
         )
 
 
@@ -30,12 +31,16 @@ def by_revision(run: CleanupRun) -> SafeString | str:
             display.number(each["items"]),
             display.number(each["objects"]),
             display.size(each["bytes"]),
-            "not counted" if each["present"] is None else display.number(each["present"]),
-            "not counted" if each["present_bytes"] is None else display.size(each["present_bytes"]),
+            "not counted" if each["present"] is None else at_least(each, display.number(each["present"])),
+            "not counted" if each["present"] is None else at_least(each, display.size(each["present_bytes"])),
         )
         for each in run.guards.get("revisions", ())
     ]
     return display.table(headings, rows) if rows else ""
+
+
+def at_least(counted: Mapping[str, Any], shown: SafeString | str) -> SafeString | str:
+    return shown if counted["whole"] else format_html("at least {}", shown)
 
 
 def by_bucket(run: CleanupRun) -> SafeString | str:

@@ -80,7 +80,7 @@ def test_the_share_is_of_all_present_originals_in_scope(recent: int, state: RunS
     assert run.guards["revisions"] == [
         {
             "revision": "originals/1", "items": 100, "objects": 100, "bytes": 1000, "original_bytes": 1000,
-            "present": 100 + recent, "present_bytes": 1000 + 20 * recent,
+            "present": 100 + recent, "present_bytes": 1000 + 20 * recent, "whole": True,
         }
     ]  # fmt: skip
 
@@ -205,6 +205,31 @@ def test_a_census_goes_page_by_page_through_every_prefix_once(monkeypatch: pytes
         assert census(rule, EPOCH) == whole
 
 
+@pytest.mark.parametrize(("percent", "present", "whole", "state"), [
+    (50, 200, False, RunState.AUTHORISED), (20, 300, True, RunState.NEEDS_APPROVAL),
+])  # fmt: skip
+def test_present_originals_are_counted_until_the_share_is_known(
+    percent: int, present: int, whole: bool, state: RunState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "PAGE", 50)
+    monkeypatch.setattr(caps, "LOOK", 0)
+    acting = build(**{**UNDER, "cap_share_percent": percent})
+    put(acting, 100)
+    put(acting, 200, stored_at=Now())
+    run = frozen(acting)
+    counted = run.guards["revisions"][0]
+    assert (run.state, counted["present"], counted["whole"]) == (state, present, whole)
+
+
+def test_bytes_are_counted_until_their_share_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "PAGE", 50)
+    monkeypatch.setattr(caps, "LOOK", 0)
+    acting = build(**{**UNDER, "cap_share_percent": 50})
+    put(acting, 100, size=10)
+    put(acting, 200, size=1, stored_at=Now())
+    assert over(frozen(acting)) == [("originals/1", "share_of_bytes", 50, 1000, 1200)]
+
+
 def test_markers_count_where_the_revision_removes_them() -> None:
     acting = build(remove_expired_markers=True)
     version(acting.bucket, acting.tenant, "o/1", is_delete_marker=True, size=0)
@@ -217,7 +242,9 @@ def test_unknown_dates_are_reported_and_refuse_nothing() -> None:
     put(acting, 2)
     put(acting, 1, size=20, dated_at=EPOCH)
     run = frozen(acting)
-    assert run.guards["undated"] == [{"revision": "originals/1", "actual": 2, "of": 3}]
+    assert run.guards["undated"] == [
+        {"revision": "originals/1", "actual": 2, "present": 3, "present_bytes": 40, "whole": True}
+    ]
     assert (run.state, run.item_count) == (RunState.AUTHORISED, 1)
 
 
