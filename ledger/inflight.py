@@ -58,7 +58,8 @@ def report_behind_barrier(hold_id: int) -> HoldReport:
         made = HoldReport.objects.filter(pk=hold_id).first()
         if made is not None:
             return made
-        under_way = [(command, token) for command, is_under_way, token in covered(hold_id) if is_under_way]
+        cursor.execute(sqlfiles.read(__file__, "hold_in_flight.sql"), {"hold": hold_id})
+        under_way = cursor.fetchall()
         now = clock.now()
         made = HoldReport.objects.create(hold_id=hold_id, reported_at=now, in_flight=len(under_way))
         InFlight.objects.bulk_create(
@@ -68,20 +69,20 @@ def report_behind_barrier(hold_id: int) -> HoldReport:
     return made
 
 
-def covered(hold_id: int) -> list[tuple[int, bool, int]]:
-    """(command, whether it may be under way, token) of the ready commands that a hold covers, by id."""
+def waiting(hold_id: int) -> list[int]:
+    """The commands that a hold covers and nobody has, by id."""
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "hold_covers.sql"), {"hold": hold_id})
-        return list(cursor.fetchall())
+        return [row[0] for row in cursor.fetchall()]
 
 
 def mark(made: HoldReport) -> int:
     """Hold the covered commands that nobody has, in chunks; returns how many. The others are found by their claim."""
-    waiting = [command for command, is_under_way, _token in covered(made.hold_id) if not is_under_way]
+    found = waiting(made.hold_id)
     marked = 0
-    for start in range(0, len(waiting), CHUNK):
+    for start in range(0, len(found), CHUNK):
         with transaction.atomic(), connection.cursor() as cursor:
-            ids = waiting[start : start + CHUNK]
+            ids = found[start : start + CHUNK]
             cursor.execute(sqlfiles.read(__file__, "hold_waiting.sql"), {"hold": made.hold_id, "ids": ids})
             marked += cursor.fetchone()[0]
     HoldReport.objects.filter(pk=made.pk, marked_at=None).update(marked_at=Now())

@@ -1,19 +1,11 @@
--- The ready commands of the hold's tenant with a target that the hold covers, and whether they may be under way: leased, or
--- with a request that nobody knows the end of. Parameter: hold. By way of ledger_turn, which names each bucket in which the
--- tenant has commands, so that the index of the ready ones is read and nothing else.
-SELECT
-    c.id,
-    c.lease_until > statement_timestamp() OR c.inspect_due IS NOT NULL OR c.lease_until IS NOT NULL AND EXISTS (
-        SELECT FROM ledger_request r WHERE r.command_id = c.id AND r.token = c.lease_token
-    ) AS under_way,
-    -- Where nobody has it, the request in doubt is the last one.
-    CASE WHEN c.lease_until IS NULL THEN
-        coalesce((SELECT max(r.token) FROM ledger_request r WHERE r.command_id = c.id), c.lease_token)
-    ELSE c.lease_token END AS token
+-- The ready commands of the hold's tenant that nobody has, with a target that the hold covers. Parameter: hold. By way of
+-- ledger_turn, which names each bucket in which the tenant has commands, so that the index of the ready ones is read and
+-- nothing else.
+SELECT c.id
 FROM retention_legalhold h
 JOIN ledger_turn own ON own.tenant_id = h.tenant_id
 JOIN ledger_cleanupcommand c ON c.state = 'ready' AND c.bucket_id = own.bucket_id AND c.tenant_id = own.tenant_id
-WHERE h.id = %(hold)s AND h.released_at IS NULL AND EXISTS (
+WHERE h.id = %(hold)s AND h.released_at IS NULL AND c.lease_until IS NULL AND c.inspect_due IS NULL AND EXISTS (
     SELECT FROM ledger_commandtarget t
     JOIN retention_objectversion v ON v.id = t.object_version_id
     JOIN retention_holdprefix p ON p.hold_id = h.id AND p.bucket_id = t.bucket_id AND t.key ^@ p.prefix
