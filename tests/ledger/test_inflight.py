@@ -1,10 +1,12 @@
 """What follows the placing of a hold: the report of what was in flight, and the commands that are held."""
 
+from typing import Any
+
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django_q.models import OrmQ
 
-from cleanup_project.base import clock
+from cleanup_project.base import clock, sqlfiles
 from ledger import claim, inflight, sweep, tasks
 from ledger.models import CleanupCommand, HoldReport, InFlight, RunTally
 from retention.models import LegalHold
@@ -76,6 +78,27 @@ def test_a_leased_command_is_in_flight_until_its_outcome(world: Acting) -> None:
     flight.refresh_from_db()
     assert flight.ended_as == "held"
     invariants.check(world.stores)
+
+
+def test_behind_the_barrier_the_targets_of_what_waits_are_not_read(world: Acting) -> None:
+    """Every claim of the tenant waits there, for three seconds at the most: it must not matter how many commands wait."""
+    world.fill([f"{n:03d}" for n in range(300)])
+    world.run()
+    claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], 60, 2)
+    placed = held(world)
+    with transaction.atomic(), connection.cursor() as cursor:
+        for way in ("seqscan", "hashjoin", "mergejoin"):  # what the planner takes for a table of this size
+            cursor.execute(f"SET LOCAL enable_{way} = off")
+        sql = sqlfiles.read(inflight.__file__, "hold_in_flight.sql")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", {"hold": placed.pk})
+        (plan,) = cursor.fetchone()[0]
+    assert rows_read(plan["Plan"], "ledger_commandtarget") == 2
+    assert inflight.report(placed.pk).in_flight == 2
+
+
+def rows_read(plan: dict[str, Any], table: str) -> int:
+    own = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == table else 0
+    return round(own) + sum(rows_read(each, table) for each in plan.get("Plans", ()))
 
 
 def test_the_sweep_finds_holds_without_a_report_and_markings_that_stopped(
