@@ -63,7 +63,9 @@ def due_slots(policy: RetentionPolicy) -> tuple[list[datetime], datetime]:
     now: datetime = RetentionPolicy.objects.values_list(Now(), flat=True)[:1][0]
     slots: list[datetime] = []
     if begun is not None:
-        since = max(last or begun, policy.rescheduled_at or begun)
+        since = last or begun
+        if policy.rescheduled_at is not None:
+            since = max(since, policy.rescheduled_at)
         times = croniter(policy.schedule, since, ret_type=datetime)
         while (slot := times.get_next()) <= now:
             slots.append(slot)

@@ -114,6 +114,16 @@ def test_a_suspended_policy_opens_nothing_and_makes_up_for_nothing(
     assert schedule.tick() == []
 
 
+def test_slots_of_a_new_schedule_count_from_its_change(policy: RetentionPolicy, manager: User) -> None:
+    begun(policy, days_ago=2)
+    policies.reschedule(policy=policy, schedule="* * * * *", missed_slots="run_once", by=manager, reason="Sooner.")
+    assert schedule.tick() == []
+    RetentionPolicy.objects.update(rescheduled_at=database_time() - timedelta(minutes=3))
+    assert len(schedule.tick()) == 1
+    assert set(answers(policy)) == {Outcome.MISSED, Outcome.OPENED}
+    assert len(answers(policy)) <= 4
+
+
 def test_a_policy_without_a_revision_in_force_has_no_slots(
     tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
 ) -> None:
