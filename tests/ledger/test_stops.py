@@ -1,5 +1,6 @@
 """The stop switch while workers run: what it keeps from being sent, what goes on, and the report of what was in flight."""
 
+import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from datetime import datetime
@@ -279,6 +280,7 @@ class Told(FolderStore):
         deadline_seconds: float,
         proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
+        time.sleep(0.3)  # whoever waits before a request finds out behind the wait
         at = clock.now()
         allowed = proceed()
         with self.log.with_suffix(".reads").open("a") as file:
