@@ -280,12 +280,19 @@ class Told(FolderStore):
         deadline_seconds: float,
         proceed: Callable[[], bool] = lambda: True,
     ) -> dict[VersionRef, DeleteOutcome]:
-        time.sleep(0.3)  # whoever waits before a request finds out behind the wait
+        with self.log.with_suffix(".waits").open("a") as file:
+            file.write("\n")
+        time.sleep(1.0)  # whoever waits before a request finds out behind the wait
         at = clock.now()
         allowed = proceed()
         with self.log.with_suffix(".reads").open("a") as file:
             file.write(f"{at.isoformat()} {allowed:d}\n")
         return super().delete_versions(bucket, refs, deadline_seconds=deadline_seconds, proceed=lambda: allowed)
+
+    def waiting(self) -> int:
+        """How many are about to read."""
+        file = self.log.with_suffix(".waits")
+        return (len(file.read_text()) if file.exists() else 0) - len(self.reads())
 
     def reads(self) -> list[tuple[datetime, bool]]:
         file = self.log.with_suffix(".reads")
@@ -306,7 +313,7 @@ def test_no_worker_sends_a_request_after_a_stop_was_committed(scope: str, tmp_pa
 
     with ExitStack() as started:
         workers = [started.enter_context(worker(work)) for _ in range(3)]
-        until(lambda: len(world.store.reads()) >= 2)
+        until(lambda: len(world.store.reads()) >= 1 and world.store.waiting() > 0)
         press(world, scope, **target_of(world, scope))
         committed = clock.now()
         assert [child.ended() for child in workers] == [0, 0, 0], "nobody works on what is stopped"
