@@ -76,15 +76,24 @@ def waiting(hold_id: int) -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def mark(made: HoldReport) -> int:
-    """Hold the covered commands that nobody has, in chunks; returns how many. The others are found by their claim."""
+def mark(made: HoldReport, *, budget_seconds: float = limits.DRAIN_BUDGET) -> int:
+    """Hold the covered commands that nobody has, in chunks; returns how many. The others are found by their claim.
+
+    The hold is in force already, so this gives way to drains: it rests as long as it works. What is left after so many
+    seconds, the sweep has gone on with.
+    """
+    until = time.monotonic() + budget_seconds
     found = waiting(made.hold_id)
     marked = 0
     for start in range(0, len(found), CHUNK):
+        began = time.monotonic()
+        if began >= until:
+            return marked
         with transaction.atomic(), connection.cursor() as cursor:
             ids = found[start : start + CHUNK]
             cursor.execute(sqlfiles.read(__file__, "hold_waiting.sql"), {"hold": made.hold_id, "ids": ids})
             marked += cursor.fetchone()[0]
+        time.sleep(time.monotonic() - began)
     HoldReport.objects.filter(pk=made.pk, marked_at=None).update(marked_at=Now())
     log.info("commands held", hold=made.hold_id, commands=marked)
     return marked

@@ -115,6 +115,17 @@ def test_the_sweep_finds_holds_without_a_report_and_markings_that_stopped(
     assert inflight.unreported() == []
 
 
+def test_a_marking_that_is_out_of_time_is_gone_on_with(world: Acting) -> None:
+    world.fill(["a", "b"])
+    world.run()
+    report = inflight.report(held(world).pk)
+    assert inflight.mark(report, budget_seconds=0) == 0
+    assert inflight.unreported() == [report.pk]
+    inflight.placed(report.pk)
+    assert set(states().values()) == {"held"}
+    assert inflight.unreported() == []
+
+
 def test_a_second_report_is_the_first(world: Acting) -> None:
     placed = held(world)
     first = inflight.placed(placed.pk)
