@@ -88,6 +88,7 @@ def build(objects: int, commands: int) -> tuple[Tenant, Bucket, Bucket, Bucket]:
     world.add_originals(tenant, drained, first=objects + 1, last=more, stored_at=OLD, listed_at="now()")
     world.settle()
     for bucket in (held, drained):
+        world.listed(bucket)
         enforce(tenant, bucket, author, approver)
         publish_all(tenant, bucket)
     with connection.cursor() as cursor:
