@@ -41,6 +41,7 @@ class Impact:
     eligible: dict[int, int] = field(
         default_factory=dict
     )  # objects that nothing else keeps: bytes, with what goes along
+    past_maximum: set[int] = field(default_factory=set)  # of these
 
 
 def of_release(hold: LegalHold) -> Impact:
@@ -68,15 +69,16 @@ def add(found: Impact, hold: LegalHold, page: coverage.Page, rules: Sequence[Gov
     freed = [pk for pk in page.ids if pk not in others]
     found.freed += len(freed)
     found.freed_bytes += sum(ObjectVersion.objects.filter(pk__in=freed).values_list("size", flat=True))
-    reasons, eligible = judged(page.ids, hold, rules, found.at)
+    reasons, eligible, past_maximum = judged(page.ids, hold, rules, found.at)
     found.reasons.update(reasons[pk] for pk in freed)
     found.eligible |= eligible
+    found.past_maximum |= past_maximum
 
 
 def judged(
     ids: Sequence[int], hold: LegalHold, rules: Sequence[Governing], as_of: datetime
-) -> tuple[dict[int, Reason], dict[int, int]]:
-    """Why each covered version is kept without the hold, and the bytes of each object that would be eligible.
+) -> tuple[dict[int, Reason], dict[int, int], set[int]]:
+    """Without the hold: why each covered version is kept, the bytes of each eligible object, and which are past maximum.
 
     With an object go its derivatives: another hold on one of them keeps it, and one that this hold covers has kept its
     original, wherever that is.
@@ -88,8 +90,10 @@ def judged(
         # As in freezing, the planner takes a thousand versions for a handful.
         cursor.execute("SET LOCAL enable_nestloop = off")
         tail = """
-            SELECT v.id, v.reason, v.id = ANY (%(covered)s::bigint[]), v.size + coalesce(d.size, 0), d.covered
-            FROM verdict v LEFT JOIN (
+            SELECT
+                v.id, v.reason, v.id = ANY (%(covered)s::bigint[]), v.size + coalesce(d.size, 0), d.covered,
+                coalesce(v.since + r.destroy_within_days * interval '1 day' < %(as_of)s::timestamptz, false)
+            FROM verdict v LEFT JOIN retention_policyrevision r ON r.id = v.revision_id LEFT JOIN (
                 SELECT original_id, sum(size)::bigint AS size, bool_or(id = ANY (%(covered)s::bigint[])) AS covered
                 FROM derivative GROUP BY original_id
             ) d ON d.original_id = v.id
@@ -97,8 +101,11 @@ def judged(
         cursor.execute(judge + tail, {**parameters, "covered": array(ids)})
         rows = [(pk, scan.REASONS[reason], *rest) for pk, reason, *rest in cursor.fetchall()]
         cursor.execute("SET LOCAL enable_nestloop = on")
-    eligible = {pk: size for pk, reason, own, size, along in rows if reason is Reason.ELIGIBLE and (own or along)}
-    return {pk: reason for pk, reason, own, *_ in rows if own}, eligible
+    freed = [
+        (pk, size, past) for pk, reason, own, size, along, past in rows if reason is Reason.ELIGIBLE and (own or along)
+    ]
+    past_maximum = {pk for pk, _size, past in freed if past}
+    return {pk: reason for pk, reason, own, *_ in rows if own}, {pk: size for pk, size, _past in freed}, past_maximum
 
 
 def as_json(found: Impact) -> dict[str, Any]:
@@ -115,5 +122,6 @@ def as_json(found: Impact) -> dict[str, Any]:
         ],
         "freed_by_reason": {reason.value: found.reasons[reason] for reason in Reason if found.reasons[reason]},
         "eligible_at_once": {"objects": len(found.eligible), "bytes": sum(found.eligible.values())},
+        "past_maximum": {"objects": len(found.past_maximum)},
         "samples": [{"bucket": row.bucket.name, "key": row.key, "version_id": row.version_id} for row in rows],
     }

@@ -31,6 +31,9 @@ def rows(figures: Mapping[str, Any]) -> Iterator[Row]:
             yield WORDS[Reason(reason)], amount(least, number, "version")
     eligible = figures["eligible_at_once"]
     yield "Eligible at once", amount(least, eligible["objects"], "object", eligible["bytes"])
+    past = figures["past_maximum"]["objects"]
+    if past:
+        yield "Past maximum: should be destroyed already", amount(least, past, "object")
     for sample in figures["samples"]:
         yield (
             "for example",

@@ -102,6 +102,17 @@ def test_the_figures_in_numbers(case: LegalHold, tenant: Tenant, bucket: Bucket,
     assert said["whole"]
 
 
+@pytest.mark.parametrize(("days", "past"), [(None, 0), (36_500, 0), (1, 4)])
+def test_what_is_past_its_maximum_is_told(
+    days: int | None, past: int, tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, compliance: User
+) -> None:
+    published(tenant, bucket, author=manager, publisher=second_manager, destroy_within_days=days)
+    for n in range(4):
+        version(bucket, tenant, f"case/{n}")
+    said = release_impact.as_json(release_impact.of_release(hold(tenant, bucket, "case/", by=compliance)))
+    assert (said["eligible_at_once"]["objects"], said["past_maximum"]) == (4, {"objects": past})
+
+
 def test_figures_that_are_cut_short_say_so(case: LegalHold, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "PAGE", 2)
     monkeypatch.setattr(release_impact, "READ_AT_MOST", 3)
