@@ -45,8 +45,9 @@ def open_run(
         earlier = CleanupRun.objects.filter(idempotency_key=idempotency_key).first()
         if earlier is not None:
             return same_request(earlier, policy, mode), False
+    rules = own_rules(policy, clock.now())
     refuse_overlap(policy, mode)
-    found = floors.check(policy, own_rules(policy, clock.now()))
+    found = floors.check(policy, rules)
     if found and mode == CleanupRun.Mode.ENFORCE:
         raise InputRefused(" ".join(finding["message"] for finding in found))
     try:
