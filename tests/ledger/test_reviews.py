@@ -28,6 +28,7 @@ from tests.world import EPOCH, enforced, listed, published, version
 pytestmark = pytest.mark.django_db
 
 NOTHING = sha256().digest()
+NEWER = EPOCH.replace(year=2021) + timedelta(days=30)
 OLDER = {"go/0", "keep/1", "go/2", "go/3", "keep/4", "go/5", "go/6"}
 
 
@@ -155,8 +156,8 @@ def mixed(acting: Acting) -> CleanupRun:
         (lambda run, other, newer: {"bucket_id": other}, {"keep/8"}),
         (lambda run, other, newer: {"prefix": "keep/"}, {"keep/1", "keep/4", "keep/8", "keep/9"}),
         (lambda run, other, newer: {"prefix": "keep/", "revision_id": newer}, {"keep/8", "keep/9"}),
-        (lambda run, other, newer: {"since_from": EPOCH.replace(year=2021, month=2)}, {"go/10"}),
-        (lambda run, other, newer: {"since_to": EPOCH + timedelta(days=31)}, OLDER),
+        (lambda run, other, newer: {"since_from": NEWER + timedelta(days=5)}, {"go/10"}),
+        (lambda run, other, newer: {"since_to": NEWER}, OLDER),
         (lambda run, other, newer: {"items": (run.items.get(command_key__contains=":clip-0:").pk,)}, {"go/0"}),
     ],
 )  # fmt: skip
