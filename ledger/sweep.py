@@ -11,6 +11,7 @@ from ledger import breaker, closing, dispositions, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle, preview
+from retention.sources import upkeep
 from webhooks import sweep as webhooks
 
 
@@ -28,6 +29,7 @@ def sweep() -> Mapping[str, int]:
         "holds": ring_each("ledger.tasks.hold_placed", inflight.unreported()),
         "in_flight_ended": inflight.ended(),
         "stops": ring_each("ledger.tasks.stop_pressed", stops.unreported()),
+        "listing": ring_each("retention.tasks.sync", upkeep.due()),
         "lifecycle_conflicts": lifecycle.assess_all(),
         **webhooks.sweep(),
         "notified": closing.notify(),

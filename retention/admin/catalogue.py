@@ -63,7 +63,7 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
     }
     fieldsets = (
         (None, {"fields": ("name", "endpoint_url", "region", "addressing_style", "credential_profile")}),
-        ("Pace", {"fields": ("keys_per_second", "settle_seconds", "breaker_percent")}),
+        ("Pace", {"fields": ("sync_every_hours", "keys_per_second", "settle_seconds", "breaker_percent")}),
         ("Limits: beyond them nothing is destroyed", {"fields": ("catalogue_max_age_hours", "shrink_percent")}),
         ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
         ("Lifecycle rules of the store", {"fields": ("lifecycle", "lifecycle_observed_at", "lifecycle_trouble")}),

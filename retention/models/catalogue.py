@@ -86,6 +86,13 @@ class Bucket(models.Model):
         help_text="Percent of its versions that one listing may show fewer than the one before, our own deletions apart, "
         "before nothing is destroyed any more; empty: never mind.",
     )
+    sync_every_hours = models.PositiveSmallIntegerField(
+        default=24,
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="The worker lists the whole bucket again after so many hours; empty: only when somebody starts it.",
+    )
     versioning = models.CharField(
         max_length=11, choices=Versioning, default=Versioning.UNKNOWN, editable=False, help_text="As observed."
     )
@@ -102,6 +109,9 @@ class Bucket(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["endpoint_url", "name"], name="bucket_unique"),
             models.CheckConstraint(condition=Q(keys_per_second__gte=1), name="bucket_rate_positive"),
+            models.CheckConstraint(
+                condition=Q(sync_every_hours=None) | Q(sync_every_hours__gte=1), name="bucket_sync_interval"
+            ),
             models.CheckConstraint(
                 condition=Q(breaker_percent=None) | Q(breaker_percent__range=(1, 99)), name="bucket_breaker"
             ),

@@ -1,7 +1,9 @@
 """The listing of a bucket as a source: every version and delete marker, one transaction a page, resumable anywhere."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -50,16 +52,22 @@ class Missing(NamedTuple):
 
 
 def sync(
-    bucket: Bucket, *, prefix: str = "", store: ObjectStore | None = None, progress: Progress | None = None
+    bucket: Bucket,
+    *,
+    prefix: str = "",
+    store: ObjectStore | None = None,
+    progress: Progress | None = None,
+    budget_seconds: float = inf,
 ) -> CatalogueSync:
     """Bring the catalogue up to date with a bucket's listing under a prefix, resuming an unfinished sync of the day.
 
-    Killed anywhere, it goes on after the last recorded key when called again. Raises BucketBusy while another sync or
-    import of the bucket runs, SyncInterrupted when the store refuses, and ListingUnusable.
+    Killed anywhere, or ended by its budget, it goes on after the last recorded key when called again. Raises BucketBusy
+    while another sync or import of the bucket runs, SyncInterrupted when the store refuses, and ListingUnusable.
     """
     place = buckets.ref(bucket)
     store = store or store_for(place)
     tell = progress or (lambda run: None)
+    until = time.monotonic() + budget_seconds
     with catalogue.exclusive(bucket):
         run = begin(bucket, prefix)
         try:
@@ -69,6 +77,8 @@ def sync(
             for page in pages(store, place, prefix=prefix, after=run.after_key):
                 record_page(run, page, rules)
                 tell(run)
+                if time.monotonic() > until:
+                    return run
         except StorageError as error:
             raise SyncInterrupted(
                 f"Bucket {bucket.name} cannot be listed: {error}. {run.versions} versions are recorded; "
@@ -76,6 +86,8 @@ def sync(
             ) from error
         for _ in mark_vanished(run, place, store):
             tell(run)
+            if time.monotonic() > until:
+                return run
         catalogue.couple(bucket, prefix=prefix)
         with transaction.atomic():
             CatalogueSync.objects.filter(pk=run.pk).update(finished_at=Now())
