@@ -74,11 +74,14 @@ def sync(
             observe_bucket(bucket, place, store)
             lifecycle.observe(bucket, place, store)
             rules = BucketRules.of(bucket)
+            begun = run.pages
             for page in pages(store, place, prefix=prefix, after=run.after_key):
+                if (
+                    run.pages > begun and time.monotonic() > until
+                ):  # there is more, and this slice has not been for nothing
+                    return run
                 record_page(run, page, rules)
                 tell(run)
-                if time.monotonic() > until:
-                    return run
         except StorageError as error:
             raise SyncInterrupted(
                 f"Bucket {bucket.name} cannot be listed: {error}. {run.versions} versions are recorded; "
