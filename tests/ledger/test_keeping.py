@@ -10,7 +10,7 @@ from ledger.models import Attempt, Request
 from ledger.states import CommandState
 from retention import dispositions, events, policies
 from retention.exceptions import RetentionError
-from retention.models import Disposition, PolicyRevision
+from retention.models import Disposition, PolicyRevision, RetentionPolicy
 from tests.ledger.acting import Acting, build
 from tests.world import event, published
 
@@ -63,6 +63,20 @@ def test_another_policy_that_covers_it_keeps_it_once_suspended() -> None:
     world.put("a")
     world.run()
     policies.suspend(policy=second.policy, by=world.people["manager"], reason="Under review")
+    world.drain()
+    assert_kept(world, "A policy that covers it is suspended.")
+
+
+def test_a_suspension_that_committed_only_after_the_freeze_keeps_it_although_it_bears_an_earlier_time() -> None:
+    world = build()
+    second = another_policy(world, period_number=1)
+    world.put("a")
+    run = world.run()
+    RetentionPolicy.objects.filter(pk=second.policy_id).update(
+        suspended_at=run.as_of - timedelta(seconds=1),
+        suspended_reason="Under review",
+        suspended_by=world.people["manager"],
+    )
     world.drain()
     assert_kept(world, "A policy that covers it is suspended.")
 
