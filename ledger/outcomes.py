@@ -47,8 +47,11 @@ class Verdict:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it counts against the health of its run and bucket."""
-        return self.outcome in (Outcome.FAILED, Outcome.AMBIGUOUS) and self.failure_class not in BLAMELESS
+        """Whether it counts against the health of its run and bucket: it ended in quarantine by what the store answered.
+
+        What is tried again does not count yet, so that an outage which ends by itself needs nobody to re-arm anything.
+        """
+        return self.state == CommandState.DEAD and self.failure_class not in BLAMELESS
 
     @property
     def is_tried(self) -> bool:

@@ -56,7 +56,7 @@ class RunTally(models.Model):
 class OutcomeTally(models.Model):
     """What one settlement tells the circuit breakers of a run and of a bucket. Insert-only, as run tallies are.
 
-    `tried`: outcomes that the store's answers decided; `failed`: those of them that speak of something broken.
+    `tried`: outcomes that the store's answers decided; `failed`: those of them that ended in quarantine.
     """
 
     run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")

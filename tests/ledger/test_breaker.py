@@ -130,7 +130,7 @@ def test_one_bad_key_never_trips_whatever_it_costs() -> None:
         world.due_now()
         world.drain(budget_seconds=1)
     assert world.command("bad").state == "dead"
-    assert OutcomeTally.objects.filter(failed=1).count() == 8
+    assert OutcomeTally.objects.filter(failed=1).count() == 1
     world.settled()
     assert state(run) == RunState.CLOSED
 

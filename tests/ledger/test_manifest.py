@@ -359,7 +359,7 @@ def test_a_run_keeps_what_it_was_opened_and_sealed_with(
 def test_a_published_revision_is_immutable(policy: RetentionPolicy) -> None:
     for act in (
         lambda: PolicyRevision.objects.update(period_number=1),
-        lambda: PolicyRevision.objects.all().delete(),
+        lambda: PolicyRevision.objects.all()._raw_delete("default"),  # past Django's own look at who refers to it
     ):
         with pytest.raises(IntegrityError, match="is published"), transaction.atomic():
             act()
