@@ -26,7 +26,8 @@ class Child:
     """One worker; `heard` reads what it says, line by line."""
 
     def __init__(self, pid: int, ear: int) -> None:
-        self.pid, self._ear, self._said, self.status = pid, ear, b"", None
+        self.pid, self._ear, self._said = pid, ear, b""
+        self.status: int | None = None
 
     def heard(self) -> str:
         until = time.monotonic() + WAIT
@@ -41,20 +42,28 @@ class Child:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
         if number == signal.SIGSTOP:
-            os.waitpid(self.pid, os.WUNTRACED)  # it has stopped, and not only been told to
+            self.stopped()  # and not only been told to
+
+    def stopped(self) -> None:
+        """Wait until it has stopped, by its own doing or ours."""
+        assert os.WIFSTOPPED(self._awaited(os.WUNTRACED)), "the worker ended, and did not stop"
 
     def ended(self) -> int:
         """Its exit status; of one that a signal ended, the negative number of the signal."""
         if self.status is None:
-            until = time.monotonic() + WAIT
-            while True:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self.status = os.waitstatus_to_exitcode(status)
-                    break
-                assert time.monotonic() < until, "the worker does not end"
-                time.sleep(0.01)
+            self._awaited(0)
+        assert self.status is not None
         return self.status
+
+    def _awaited(self, options: int) -> int:
+        until = time.monotonic() + WAIT
+        while True:
+            pid, status = os.waitpid(self.pid, options | os.WNOHANG)
+            if pid:
+                self.status = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+                return status
+            assert time.monotonic() < until, "the worker does not come to it"
+            time.sleep(0.01)
 
 
 @contextmanager
@@ -128,3 +137,27 @@ def die_at(wanted: str, nth: int = 1, number: int = signal.SIGKILL) -> Callable[
             os.kill(os.getpid(), number)
 
     return hook
+
+
+def stop_at(nth: int) -> Callable[..., None]:
+    """A hook that stops this process when it is called for the nth time."""
+    calls = 0
+
+    def hook(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return hook
+
+
+def stop_before(module: Any, step: str, nth: int = 1) -> None:
+    """From now on, this process stops before it does a step of a module for the nth time."""
+    done, hook = getattr(module, step), stop_at(nth)
+
+    def stopping(*arguments: Any, **options: Any) -> Any:
+        hook()
+        return done(*arguments, **options)
+
+    setattr(module, step, stopping)

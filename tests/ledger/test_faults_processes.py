@@ -16,7 +16,7 @@ from retention.models import PolicyRevision
 from tests.ledger import invariants
 from tests.ledger.acting import Acting, build
 from tests.ledger.folder import FolderStore
-from tests.ledger.processes import Child, Hooked, Say, die_at, worker
+from tests.ledger.processes import Hooked, Say, die_at, worker
 from tests.world import hold, published
 from webhooks.models import OutboxEvent
 
@@ -176,7 +176,7 @@ def test_a_worker_that_settles_late_changes_nothing(world: Acting) -> None:
     run = world.run()
     stopping = Hooked(world.store, after=die_at("delete_versions", number=signal.SIGSTOP))
     with worker(drained(world, stopping)) as child:
-        stopped(child)
+        child.stopped()
         world.leases_expire()
         assert world.drain().gone == 1
         child.signal(signal.SIGCONT)
@@ -195,7 +195,7 @@ def test_a_worker_stopped_before_it_sends_comes_back_to_a_deleted_object(world: 
         drained(world)(say)
 
     with worker(work) as child:
-        stopped(child)
+        child.stopped()
         assert world.there(row)
         world.leases_expire()
         world.drain()
@@ -213,7 +213,7 @@ def test_a_hold_reports_a_stopped_worker_until_its_request_is_settled(world: Act
     world.run()
     stopping = Hooked(world.store, after=die_at("delete_versions", number=signal.SIGSTOP))
     with worker(drained(world, stopping)) as child:
-        stopped(child)
+        child.stopped()
         placed = hold(world.tenant, world.bucket, "", by=world.people["compliance"])
         report = inflight.placed(placed.pk)
         assert report.in_flight == 1
@@ -225,10 +225,6 @@ def test_a_hold_reports_a_stopped_worker_until_its_request_is_settled(world: Act
     flight = report.commands.get()
     assert (flight.token, flight.ended_as) == (1, "deleted")
     assert_all_destroyed(world, row)
-
-
-def stopped(child: Child) -> None:
-    os.waitpid(child.pid, os.WUNTRACED)
 
 
 def sealed(world: Acting, revision: PolicyRevision) -> CleanupRun:

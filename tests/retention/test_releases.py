@@ -157,6 +157,20 @@ def test_the_database_refuses_a_release_that_nobody_approved(
         LegalHold.objects.create(**fields_of(hold), released_at=clock.now())
 
 
+def test_an_approval_ends_its_own_hold_alone_and_at_its_own_time(
+    hold: LegalHold, asked: HoldRelease, bucket: Bucket, compliance: User, second: User
+) -> None:
+    other, at = world.hold(hold.tenant, bucket, "b/", by=compliance), clock.now()
+    HoldRelease.objects.filter(pk=asked.pk).update(
+        decision="approved", decided_by=second, decided_at=at, decision_reason="Confirmed"
+    )
+    for row, when in ((other, at), (hold, clock.now())):
+        with pytest.raises(IntegrityError, match="nobody approved it"), transaction.atomic():
+            LegalHold.objects.filter(pk=row.pk).update(released_at=when)
+    LegalHold.objects.filter(pk=hold.pk).update(released_at=at)
+    assert (in_force(hold), in_force(other)) == (False, True)
+
+
 def fields_of(hold: LegalHold) -> dict[str, Any]:
     return {
         field.name: getattr(hold, field.name)
