@@ -125,6 +125,7 @@ def there(world: Acting, target: CommandTarget) -> bool:
         (signal.SIGCONT, [["lease_lost", "late deleted", "by_absence"], ["lease_lost", "late ambiguous", "present", "held"]]),
         (signal.SIGKILL, [["lease_lost", "by_absence"], ["lease_lost", "present", "held"]]),
     ],
+    ids=["goes on", "dies"],
 )  # fmt: skip
 def test_1_a_request_outlives_its_lease_and_a_hold_and_a_takeover_come_before_its_success_is_known(
     world: Acting, then: int, stories: list[list[str]]
@@ -151,7 +152,7 @@ def test_1_a_request_outlives_its_lease_and_a_hold_and_a_takeover_come_before_it
     assert Receipt.objects.get().outcome == "by_absence"
 
 
-@pytest.mark.parametrize("then", [signal.SIGCONT, signal.SIGKILL])
+@pytest.mark.parametrize("then", [signal.SIGCONT, signal.SIGKILL], ids=["goes on", "dies"])
 def test_2_a_worker_frozen_between_its_control_read_and_its_request_ends_after_a_takeover_parked_the_object(
     world: Acting, then: int
 ) -> None:
@@ -223,7 +224,7 @@ def test_3_a_claim_that_checked_before_the_hold_and_commits_behind_it_stands_in_
     assert InFlight.objects.get().ended_as == "held"
 
 
-@pytest.mark.parametrize("then", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize("then", [signal.SIGSTOP, signal.SIGKILL], ids=["stands still", "dies"])
 def test_3_a_worker_that_stands_still_or_dies_in_its_claim_keeps_no_hold_from_its_report(
     world: Acting, then: int
 ) -> None:
@@ -320,4 +321,5 @@ def test_a_hold_placed_while_six_workers_drain_hundreds_of_keys(world: Acting) -
     ends = set(InFlight.objects.values_list("ended_as", flat=True))
     assert ends == {"deleted", "held", "not_sent"}
     assert set(CleanupCommand.objects.exclude(pk__in=covered).values_list("state", flat=True)) == {"notified"}
-    assert Receipt.objects.filter(command_id__in=covered.values("pk")).count() + covered.filter(state="held").count() == 300
+    receipts = Receipt.objects.filter(command_id__in=covered.values("pk"))
+    assert receipts.count() + covered.filter(state="held").count() == 300
