@@ -1,18 +1,15 @@
-"""What has come to keep an object since its manifest was judged: a policy that was published or suspended after that, or
-what somebody decided about the object itself.
+"""What has come to keep an object since its manifest was judged, before it is destroyed.
 
-The longest retention wins, whichever policy states it, and a suspended policy keeps all that it covers. A manifest says what
-was so when it was frozen; where anything of this has changed since, its objects are judged again before they are destroyed.
+A manifest says what was so when it was frozen. Since then a policy may have been published or suspended, somebody may have
+decided about the object, an import or a key rule may have corrected what is known of it, or newer generations may have
+vanished, so that it is one of those that are always kept. No one time tells all of this: everything is judged again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from django.db import connection
-
-from cleanup_project.base import clock, sqlfiles
-from cleanup_project.base.arrays import array
+from cleanup_project.base import clock
 from ledger.batch import Claimed
 from retention import governing, scan
 from retention.eligibility import WORDS, Reason
@@ -25,13 +22,11 @@ ASKED_ELSEWHERE: Final = frozenset({Reason.GONE, Reason.HELD, Reason.ELIGIBLE})
 
 def kept(commands: Sequence[Claimed], tenant_id: int) -> dict[int, str]:
     """Why commands may not be executed any more, in words, by command; only those of which that is so."""
-    changed = changed_since({each.run_id for each in commands}, tenant_id)
-    judged = [each for each in commands if each.run_id in changed]
-    if not judged:
+    if not commands:
         return {}
     now = clock.now()
     found = dict[int, str]()
-    for rules, ruled in by_rules(judged, tenant_id, now):
+    for rules, ruled in by_rules(commands, tenant_id, now):
         originals = {each.targets[0].object_version_id: each for each in ruled}
         for pk, (reason, revision_id) in scan.reasons(list(originals), rules, now).items():
             command = originals[pk]
@@ -39,7 +34,7 @@ def kept(commands: Sequence[Claimed], tenant_id: int) -> dict[int, str]:
                 found[command.id] = WORDS[reason]
             elif reason is Reason.ELIGIBLE and revision_id != command.revision_id:
                 found[command.id] = "Another policy governs it now: a run of that one decides about it."
-    return found | kept_along(judged, now)
+    return found | kept_along(commands, now)
 
 
 def by_rules(
@@ -63,10 +58,3 @@ def kept_along(commands: Iterable[Claimed], now: datetime) -> dict[int, str]:
         for pk, until in decided.values_list("object_version_id", "until")
         if until is None or until > now
     }
-
-
-def changed_since(run_ids: set[int], tenant_id: int) -> set[int]:
-    """Those of the runs that judged before a policy of the tenant or a decision about an object last changed anything."""
-    with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "policies_changed.sql"), {"runs": array(run_ids), "tenant": tenant_id})
-        return {row[0] for row in cursor.fetchall()}

@@ -386,7 +386,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'retention event',
                 'ordering': ['-id'],
-                'indexes': [models.Index(fields=['tenant', 'event_type'], name='events_of_type'), models.Index(fields=['tenant', 'posted_at'], name='events_posted'), models.Index(condition=models.Q(('withdrawn_at__isnull', False)), fields=['tenant', 'withdrawn_at'], name='events_withdrawn')],
+                'indexes': [models.Index(fields=['tenant', 'event_type'], name='events_of_type')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='retention_event_scope_not_empty'), models.CheckConstraint(condition=models.Q(models.Q(('event_type', ''), _negated=True), models.Q(('reason', ''), _negated=True)), name='retention_event_explained'), models.CheckConstraint(condition=models.Q(('occurred_at__lte', django.db.models.expressions.CombinedExpression(models.F('posted_at'), '+', models.Value(datetime.timedelta(days=1))))), name='retention_event_happened'), models.CheckConstraint(condition=models.Q(models.Q(('withdrawn_at', None), ('withdrawn_by', None), ('withdrawn_reason', '')), models.Q(('withdrawn_at__isnull', False), ('withdrawn_by__isnull', False), models.Q(('withdrawn_reason', ''), _negated=True)), _connector='OR'), name='retention_event_withdrawn_whole')],
             },
         ),
@@ -409,7 +409,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-id'],
-                'indexes': [models.Index(fields=['tenant', 'at'], name='dispositions_since'), models.Index(condition=models.Q(('ended_at', None), models.Q(('kind', 'reclassify'), _negated=True)), fields=['-id'], name='dispositions_in_force'), models.Index(fields=['kind', '-id'], name='dispositions_by_kind')],
+                'indexes': [models.Index(condition=models.Q(('ended_at', None), models.Q(('kind', 'reclassify'), _negated=True)), fields=['-id'], name='dispositions_in_force'), models.Index(fields=['kind', '-id'], name='dispositions_by_kind')],
                 'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('former_class', ''), ('kind', 'exempt'), ('new_class', ''), ('until', None)), models.Q(('former_class', ''), ('kind', 'extend'), ('new_class', ''), ('until__isnull', False)), models.Q(('ended_at', None), ('kind', 'reclassify'), ('until', None), models.Q(('former_class', models.F('new_class')), _negated=True)), _connector='OR'), name='disposition_of_its_kind'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='disposition_explained'), models.CheckConstraint(condition=models.Q(models.Q(('end_reason', ''), ('ended_at', None), ('ended_by', None)), models.Q(('ended_at__isnull', False), ('ended_by__isnull', False), models.Q(('end_reason', ''), _negated=True)), _connector='OR'), name='disposition_ended_whole'), models.UniqueConstraint(condition=models.Q(('ended_at', None), ('kind', 'exempt')), fields=('object_version',), name='disposition_exempt_once')],
             },
         ),

@@ -59,8 +59,6 @@ class Disposition(models.Model):
             ),
         ]
         indexes = [
-            # Whether anything was decided since a manifest was frozen (ledger/sql/policies_changed.sql).
-            models.Index(fields=["tenant", "at"], name="dispositions_since"),
             # The list: those in force, or those of one kind.
             models.Index(
                 fields=["-id"], condition=Q(ended_at=None) & ~Q(kind="reclassify"), name="dispositions_in_force"

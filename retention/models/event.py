@@ -67,11 +67,6 @@ class RetentionEvent(Scoped):
         indexes = [
             # The events that a rule waits for (retention/sql/judge.sql).
             models.Index(fields=["tenant", "event_type"], name="events_of_type"),
-            # Whether any was posted or withdrawn since a manifest was frozen (ledger/sql/policies_changed.sql).
-            models.Index(fields=["tenant", "posted_at"], name="events_posted"),
-            models.Index(
-                fields=["tenant", "withdrawn_at"], condition=Q(withdrawn_at__isnull=False), name="events_withdrawn"
-            ),
         ]
 
     def __str__(self) -> str:

@@ -4,15 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from cleanup_project.base import clock
 from ledger.models import Attempt, Request
 from ledger.states import CommandState
 from retention import dispositions, events, policies
 from retention.exceptions import RetentionError
-from retention.models import Disposition, PolicyRevision, RetentionPolicy
+from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionPolicy
 from tests.ledger.acting import Acting, build
-from tests.world import event, published
+from tests.world import EPOCH, event, published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -268,3 +269,31 @@ def test_two_versions_of_a_derivative_go_with_their_original_the_older_one_first
     ]
     assert [thumbs[1].version_id in each for each in asked] == [False, True]
     assert not any(world.there(row) for row in thumbs)
+
+
+def test_what_has_become_the_newest_generation_since_the_freeze_is_kept() -> None:
+    world = build(keep_newest=1)
+    world.put("a", series="s", stored_at=EPOCH)
+    newer = world.put("b", series="s", stored_at=EPOCH + timedelta(days=1))
+    world.run()
+    ObjectVersion.objects.filter(pk=newer.pk).update(gone_at=clock.now(), gone_reason="vanished")
+    world.drain()
+    assert_kept(world, "It is among the newest generations that a policy always keeps.")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"dated_at": Now()}, "Its retention has not ended yet."),
+        ({"dated_at": None}, "A policy that covers it counts from a date that is not known."),
+        ({"retention_class": "masters"}, "No retention policy in force covers it."),
+        ({"tenant": None}, "No retention policy in force covers it."),
+    ],
+)
+def test_what_an_import_or_a_key_rule_has_corrected_since_the_freeze_counts(facts: dict[str, Any], words: str) -> None:
+    world = build(trigger="dated_at", retention_classes=["clips"])
+    row = world.put("a", retention_class="clips", dated_at=EPOCH)
+    world.run()
+    ObjectVersion.objects.filter(pk=row.pk).update(**facts)
+    world.drain()
+    assert_kept(world, words)
