@@ -4,6 +4,7 @@ Saving is not publishing: a draft changes nothing. It is submitted, its impact i
 or sends it back; a published revision never changes.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -31,8 +32,12 @@ def create(*, tenant: Tenant, code: str, by: User, schedule: str = "0 1 * * *") 
 
 
 def draft(*, policy: RetentionPolicy, by: User, **fields: Any) -> PolicyRevision:
-    """A draft of the policy's next revision; `fields` are those of PolicyRevision. It changes nothing until published."""
+    """A draft of the policy's next revision; `fields` are what it says. It changes nothing until published.
+
+    Raises TypeError for anything that is not part of what a revision says.
+    """
     require(by, "draft_policy", "draft policies")
+    refuse_unsaid(fields)
     with transaction.atomic():
         # The policy's row orders two drafts, so that each gets a number of its own.
         locked = RetentionPolicy.objects.select_for_update(no_key=True).get(pk=policy.pk)
@@ -52,9 +57,7 @@ def edit(*, revision: PolicyRevision, by: User, **fields: Any) -> PolicyRevision
     Raises RetentionError for a published revision, TypeError for anything that is not part of what a revision says.
     """
     require(by, "draft_policy", "edit drafts")
-    unknown = fields.keys() - set(preview.SAID)
-    if unknown:
-        raise TypeError(f"Not part of what a revision says: {', '.join(sorted(unknown))}.")
+    refuse_unsaid(fields)
     with transaction.atomic():
         revision = locked_draft(revision)
         before = preview.said(revision)
@@ -76,6 +79,13 @@ def edit(*, revision: PolicyRevision, by: User, **fields: Any) -> PolicyRevision
             after={name: after[name] for name in changed},
         )
     return revision
+
+
+def refuse_unsaid(fields: Mapping[str, Any]) -> None:
+    """Who wrote, submitted and published a revision, and when, is for the verbs to say."""
+    unknown = fields.keys() - set(preview.SAID)
+    if unknown:
+        raise TypeError(f"Not part of what a revision says: {', '.join(sorted(unknown))}.")
 
 
 def discard(*, revision: PolicyRevision, by: User, reason: str) -> None:
@@ -118,10 +128,11 @@ def send_back(*, revision: PolicyRevision, by: User, reason: str) -> PolicyRevis
     return revision
 
 
-def publish(*, revision: PolicyRevision, by: User, reason: str) -> PolicyRevision:
+def publish(*, revision: PolicyRevision, by: User, reason: str, digest: str | None = None) -> PolicyRevision:
     """Publish a revision for ever. Where anything may become eligible earlier by it, it comes into force after a delay.
 
     Takes a second person, unless it provably only lengthens or narrows, and an exact preview of exactly this draft.
+    `digest` is of the draft as that person has read it (`preview.digest_of`); None: they have read this very one.
     Raises NotPermitted for who may not, else RetentionError, with what is missing.
     """
     require(by, "publish_policy", "publish policies")
@@ -141,6 +152,8 @@ def publish(*, revision: PolicyRevision, by: User, reason: str) -> PolicyRevisio
         if revision.submitted_at is None:
             raise RetentionError(f"{revision} is not submitted: submit it first.")
         shown = preview.required(revision)
+        if digest is not None and digest != shown.digest:
+            raise RetentionError(f"{revision} was changed after this page was shown: open it again, and read it anew.")
         revision.full_clean()
         revision.save()
         audit.record(

@@ -16,7 +16,6 @@ from retention.admin.scope import ScopeForm
 from retention.models import PolicyRevision, RetentionPolicy
 
 Act = Callable[[dict[str, Any]], tuple[Model, str]]
-YOURS = ("Your decision", {"fields": ("reason",)})
 
 
 class ConfirmForm(forms.ModelForm[Any]):
@@ -24,6 +23,12 @@ class ConfirmForm(forms.ModelForm[Any]):
 
     def _post_clean(self) -> None:
         pass
+
+
+class PublishForm(ReasonForm):
+    """Beside the reason, which draft was shown: what was edited since is not what its second person has read."""
+
+    digest = forms.CharField(widget=forms.HiddenInput)
 
 
 class RescheduleForm(ReasonForm):
@@ -218,7 +223,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
         obj = self.allowed(request, object_id, "publish_policy")
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
-            revision = policies.publish(revision=obj, by=person(request), reason=values["reason"])
+            revision = policies.publish(revision=obj, by=person(request), **values)
             return revision, published_words(revision)
 
         hours = obj.tenant.shortening_delay_hours
@@ -226,7 +231,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
             "Once published, a revision never changes; only a later revision can supersede it. Unless it provably only "
             f"lengthens or narrows, it takes a second person and comes into force {hours} hours later."
         )
-        return self.draft_page(request, obj, ReasonForm, act, "Publish a policy revision", "Publish", about)
+        return self.draft_page(request, obj, PublishForm, act, "Publish a policy revision", "Publish", about)
 
     def allowed(self, request: HttpRequest, object_id: int, right: str) -> PolicyRevision:
         obj = self.wanted(request, str(object_id))
@@ -245,8 +250,9 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
         about: str,
     ) -> HttpResponse:
         """One decision about a draft, with its impact, what it changes and all that it says before it."""
-        bound = forms.modelform_factory(PolicyRevision, form=form, fields=())(posted(request), instance=obj)
-        asked = [YOURS] if "reason" in bound.fields else []
+        made = forms.modelform_factory(PolicyRevision, form=form, fields=())
+        bound = made(posted(request), instance=obj, initial={"digest": preview.digest_of(obj)})
+        asked = [("Your decision", {"fields": tuple(bound.fields)})] if bound.fields else []
         return self.verb_page(
             request,
             bound,

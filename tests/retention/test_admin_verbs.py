@@ -1,5 +1,6 @@
 """Policies and holds through the admin: the verb decides, its words come back, and the form keeps what was typed."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -131,7 +132,16 @@ def drafted(policy: RetentionPolicy, bucket: Bucket, client: Client, **changed: 
 
 def asked(client: Client, revision: PolicyRevision, verb: str, **fields: Any) -> str:
     """Send a decision; what comes back in words: the page with its refusal, or the message on the page that follows."""
+    if verb == "publish":
+        fields = {"digest": shown_digest(client, revision), **fields}
     return client.post(url(PolicyRevision, verb, revision.pk), {"go": "on", **fields}, follow=True).content.decode()
+
+
+def shown_digest(client: Client, revision: PolicyRevision) -> str:
+    """Which draft the page of its publication shows."""
+    response = client.get(url(PolicyRevision, "publish", revision.pk))
+    found = re.search(r'name="digest" value="(\w{64})"', response.content.decode())
+    return found[1] if found else ""
 
 
 def verbs(client: Client, revision: PolicyRevision) -> list[str]:
@@ -173,6 +183,26 @@ def test_a_draft_goes_by_preview_and_submission_to_a_second_person_who_publishes
     assert (event.actor, event.reason) == (second_manager, "Reviewed with counsel.")
     assert "is published already" in asked(client, revision, "publish", reason="Again.")
     assert verbs(client, revision) == []
+
+
+def test_a_second_person_publishes_what_they_have_read_and_nothing_that_was_written_meanwhile(
+    policy: RetentionPolicy, bucket: Bucket, manager: User, second_manager: User, client: Client
+) -> None:
+    client.force_login(manager)
+    revision = drafted(policy, bucket, client)
+    assert "is submitted" in asked(client, revision, "submit")
+    assert "Counted exactly." in asked(client, revision, "preview")
+    client.force_login(second_manager)
+    read = shown_digest(client, revision)
+    policies.edit(revision=revision, by=manager, prefixes=[""], period_number=0)
+    policies.submit(revision=revision, by=manager)
+    preview.request(revision=revision, by=manager)
+    refused = asked(client, revision, "publish", reason="Reviewed.", digest=read)
+    assert "was changed after this page was shown" in refused
+    asked(client, revision, "publish", reason="Reviewed.", digest="")
+    revision.refresh_from_db()
+    assert revision.published_at is None
+    assert "published. In force from" in asked(client, revision, "publish", reason="Reviewed.")
 
 
 def test_a_draft_is_edited_in_the_form_that_made_it(

@@ -62,6 +62,14 @@ def test_a_bad_edit_changes_nothing(tenant: Tenant, bucket: Bucket, manager: Use
     assert revision.prefixes == [""]
 
 
+def test_a_draft_says_nothing_of_who_decided_about_it(tenant: Tenant, bucket: Bucket, manager: User) -> None:
+    first = draft(tenant, bucket, manager)
+    for field in ("number", "editor_ids", "submitted_at", "published_by", "only_lengthens", "in_force_from"):
+        with pytest.raises(TypeError, match=field):
+            next_draft(first, manager, **{field: None})
+    assert PolicyRevision.objects.count() == 1
+
+
 def test_whoever_edited_a_draft_is_not_its_second_person(
     tenant: Tenant, bucket: Bucket, manager: User, second_manager: User, person: Callable[..., User]
 ) -> None:
