@@ -69,18 +69,26 @@ def freeze_part(run: CleanupRun) -> ManifestPart | None:
     """Freeze the next part in one transaction; None once the run is sealed or ended.
 
     Where nothing is left, what the caps are compared with is counted outside of the transaction, and the run is sealed in
-    another one that has looked again.
+    another one that has looked again: for candidates, and for parts that another worker froze while this one was counting.
     """
-    measured: dict[str, Any] | None = None
+    measured: Measured | None = None
     while True:
         part, ended = freeze_or_seal(run, measured)
         if part is not None or ended:
             return part
-        measured = caps.measure(run)
+        parts = run.parts.count()
+        measured = Measured(parts, caps.measure(run))
 
 
-def freeze_or_seal(run: CleanupRun, measured: dict[str, Any] | None) -> tuple[ManifestPart | None, bool]:
-    """The next part; or none, and whether the run has ended or is sealed, which takes what was measured."""
+class Measured(NamedTuple):
+    """What `caps.measure` found of a run that had so many parts."""
+
+    parts: int
+    found: dict[str, Any]
+
+
+def freeze_or_seal(run: CleanupRun, measured: Measured | None) -> tuple[ManifestPart | None, bool]:
+    """The next part; or none, and whether the run has ended or is sealed, which takes what was measured of all its parts."""
     with transaction.atomic():
         holds.share_lock(run.tenant_id)
         locked = CleanupRun.objects.select_for_update(no_key=True).values_list("state", "sealed_at")
@@ -94,9 +102,10 @@ def freeze_or_seal(run: CleanupRun, measured: dict[str, Any] | None) -> tuple[Ma
         if page.ids:
             judge = scan.judging(page.ids, scan.lock_versions(page.ids), page.rules, run.as_of)
             return write_part(run, number + 1, page.end, judge), False
-        if measured is not None:
-            seal(run, measured)
-        return None, measured is not None
+        if measured is None or measured.parts != number:
+            return None, False
+        seal(run, measured.found)
+        return None, True
 
 
 class Gathered(NamedTuple):

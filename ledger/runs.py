@@ -224,12 +224,11 @@ def refuse_unread(run: CleanupRun, root: str, confirmation: str) -> None:
 def authorise_cooled() -> int:
     """Authorise runs whose cooling-off time is over; returns how many."""
     cooled = 0
-    for pk in CleanupRun.objects.filter(state=RunState.COOLING_OFF, cooling_until__lte=Now()).values_list(
-        "pk", flat=True
-    ):
+    over = CleanupRun.objects.filter(state=RunState.COOLING_OFF, cooling_until__lte=Now())
+    for pk in over.values_list("pk", flat=True):
         with transaction.atomic():
             run = CleanupRun.objects.select_for_update(no_key=True).get(pk=pk)
-            if run.state == RunState.COOLING_OFF:
+            if over.filter(pk=pk).exists():  # under the lock: it may cool off anew, after an exemption and another approval
                 CleanupRun.objects.filter(pk=pk).update(state=RunState.AUTHORISED)
                 audit.record(action="run.cooled", subject=run, by=None)
                 queue.wake("ledger.tasks.publish", pk)

@@ -260,3 +260,21 @@ def test_a_run_and_its_approval_show_what_is_over(client: Client) -> None:
         assert "originals/1: 120.0 MiB, and the cap is 29 bytes." in shown
         assert "originals/1: 120 of 120 present originals, 100.0 %, and the cap is 10 %." in shown
         assert "originals/1: 120.0 MiB of 120.0 MiB of originals, 100.0 %, and the cap is 10 %." in shown
+
+
+def test_what_another_worker_froze_while_one_was_counting_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "PART_SIZE", 1)
+    acting = build(cap_objects=1)
+    put(acting, 1)
+    measure = caps.measure
+
+    def measured(run: CleanupRun) -> dict[str, Any]:
+        found = measure(run)
+        if not ObjectVersion.objects.filter(size=20).exists():
+            put(acting, 1, size=20)
+            assert manifest.freeze_part(run) is not None
+        return found
+
+    monkeypatch.setattr(caps, "measure", measured)
+    run = frozen(acting)
+    assert (run.item_count, over(run)) == (2, [("originals/1", "objects", 1, 2, None)])

@@ -279,6 +279,28 @@ def test_in_its_cooling_off_time_an_exemption_voids_the_approval(acting: Acting)
     assert approve(acting, run).state == RunState.COOLING_OFF
 
 
+def test_a_run_that_cools_off_anew_while_the_sweep_comes_to_it_is_not_authorised(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody exempted an item, and another approved the rest, after the sweep had read which runs have cooled."""
+    acting.revision = published(
+        acting.tenant, acting.bucket, author=acting.people["manager"], publisher=acting.people["manager2"],
+        code="originals", cooling_off_minutes=60, cap_share_percent=100,
+    )  # fmt: skip
+    run = approve(acting, waiting(acting))
+    CleanupRun.objects.filter(pk=run.pk).update(cooling_until=Now())
+    locking = CleanupRun.objects.select_for_update
+
+    def late(**options: Any) -> Any:
+        CleanupRun.objects.filter(pk=run.pk).update(cooling_until=Now() + timedelta(hours=1))
+        return locking(**options)
+
+    monkeypatch.setattr(CleanupRun.objects, "select_for_update", late)
+    assert runs.authorise_cooled() == 0
+    run.refresh_from_db()
+    assert run.state == RunState.COOLING_OFF
+
+
 def test_an_exemption_that_was_cut_short_is_counted_by_the_sweep_before_anybody_approves(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
