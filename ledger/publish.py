@@ -55,6 +55,7 @@ def publish_part(run_id: int) -> Published | None:
             "part": part.pk,
             "tenant": tenant_id,
             "policy": policy_id,
+            "as_of": run.as_of,
             "first": last - part.item_count + 1,
             "last": last,
         }

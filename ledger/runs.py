@@ -228,7 +228,9 @@ def authorise_cooled() -> int:
     for pk in over.values_list("pk", flat=True):
         with transaction.atomic():
             run = CleanupRun.objects.select_for_update(no_key=True).get(pk=pk)
-            if over.filter(pk=pk).exists():  # under the lock: it may cool off anew, after an exemption and another approval
+            if over.filter(
+                pk=pk
+            ).exists():  # under the lock: it may cool off anew, after an exemption and another approval
                 CleanupRun.objects.filter(pk=pk).update(state=RunState.AUTHORISED)
                 audit.record(action="run.cooled", subject=run, by=None)
                 queue.wake("ledger.tasks.publish", pk)

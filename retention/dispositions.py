@@ -71,7 +71,8 @@ def reclassify(ids: Sequence[int], *, retention_class: str, by: User, reason: st
 
 
 def end(*, disposition: Disposition, by: User, reason: str) -> Disposition:
-    """End an exemption or extension: its object follows its policies again, and only a later run can destroy it."""
+    """End an exemption or extension: its object follows its policies again. A run that has not come to it yet, or a later
+    one, may destroy it."""
     permit(by, reason)
     with transaction.atomic():
         ended = Disposition.objects.in_force().filter(pk=disposition.pk)

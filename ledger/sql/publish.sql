@@ -1,5 +1,5 @@
 -- Turn the items of one sealed part that are not exempted into commands: new ones, adopted ones, and those that cannot be. Parameters: run, part,
--- tenant, policy bigint. The caller holds the run's row, the tenant's hold lock, and the rows of every target in id order.
+-- tenant, policy bigint, as_of timestamptz (of the run). The caller holds the run's row, the tenant's hold lock, and the rows of every target in id order.
 WITH item AS MATERIALIZED (
     SELECT i.id, i.ordinal, i.command_key, i.revision_id, i.eligible_since, i.target_count, i.bytes,
         i.line::json -> 'targets' AS targets, i.line::json ->> 'asset' AS asset, r.priority
@@ -10,14 +10,14 @@ WITH item AS MATERIALIZED (
 target AS MATERIALIZED (
     -- The planner takes the items of a run that it has no figures of for one. So the versions are probed one by one (LIMIT),
     -- and the item goes along with its targets: as joins, both would be made anew for each item of a thousand.
-    SELECT item.*, t.*, v.bucket_id, v.destroyed
+    SELECT item.*, t.*, v.bucket_id, v.retention_class, v.destroyed
     FROM item
     CROSS JOIN LATERAL ROWS FROM (json_to_recordset(item.targets) AS (
         etag text, incarnation text, key text, object_version bigint, role text, size bigint, stored_at timestamptz,
         version_id text
     )) WITH ORDINALITY AS t (etag, incarnation, key, object_version, role, size, stored_at, version_id, place)
     CROSS JOIN LATERAL (
-        SELECT o.bucket_id, o.gone_reason = 'destroyed' AS destroyed
+        SELECT o.bucket_id, o.retention_class, o.gone_reason = 'destroyed' AS destroyed
         FROM retention_objectversion o WHERE o.id = t.object_version LIMIT 1
     ) v
 ),
@@ -28,6 +28,20 @@ taken AS (
 destroyed AS (
     -- By another command, whose targets may have been compacted away since this manifest was frozen.
     SELECT DISTINCT command_key FROM target WHERE target.destroyed
+),
+freed AS (
+    -- A release destroys nothing: what a hold has covered since the manifest's instant passes a new run.
+    SELECT DISTINCT target.command_key
+    FROM (
+        SELECT DISTINCT length(p.prefix) AS length FROM retention_holdprefix p JOIN retention_legalhold h ON h.id = p.hold_id
+        WHERE h.tenant_id = %(tenant)s AND h.released_at > %(as_of)s
+    ) lengths
+    CROSS JOIN target
+    JOIN retention_holdprefix p ON p.bucket_id = target.bucket_id AND p.prefix = left(target.key, lengths.length)
+    JOIN retention_legalhold h ON h.id = p.hold_id AND h.tenant_id = %(tenant)s AND h.released_at > %(as_of)s
+        AND (target.retention_class = ANY (h.retention_classes) OR '*' = ANY (h.retention_classes))
+        AND (h.stored_from IS NULL OR target.stored_at >= h.stored_from)
+        AND (h.stored_to IS NULL OR target.stored_at < h.stored_to)
 ),
 known AS MATERIALIZED (
     SELECT c.id, c.key, c.state, c.cycle, c.lease_until, c.inspect_due, c.held_by, c.held_until
@@ -44,7 +58,7 @@ created AS (
         eligible_since, 'ready', priority, now()
     FROM target
     WHERE place = 1 AND command_key NOT IN (SELECT key FROM known) AND command_key NOT IN (SELECT command_key FROM taken)
-        AND command_key NOT IN (SELECT command_key FROM destroyed)
+        AND command_key NOT IN (SELECT command_key FROM destroyed) AND command_key NOT IN (SELECT command_key FROM freed)
     ORDER BY ordinal
     RETURNING id, key
 ),
@@ -73,7 +87,7 @@ adoptable AS MATERIALIZED (
     WHERE known.id NOT IN (SELECT id FROM differing) AND (known.state = 'ready' OR (
         known.state IN ('held', 'dead', 'withdrawn') AND known.inspect_due IS NULL
         AND (known.held_until IS NULL OR known.held_until <= now())
-        AND known.key NOT IN (SELECT command_key FROM destroyed)
+        AND known.key NOT IN (SELECT command_key FROM destroyed) AND known.key NOT IN (SELECT command_key FROM freed)
         AND NOT EXISTS (
             SELECT FROM ledger_commandtarget own
             JOIN ledger_commandtarget o ON o.object_version_id = own.object_version_id AND o.active
@@ -91,6 +105,8 @@ skipped AS (
     SELECT %(run)s, item.id, item.command_key, CASE
         WHEN item.command_key IN (SELECT command_key FROM destroyed) AND (known.id IS NULL OR known.state NOT IN ('deleted', 'notified'))
             THEN 'Another command has destroyed one of its objects.'
+        WHEN item.command_key IN (SELECT command_key FROM freed) AND (known.id IS NULL OR known.state NOT IN ('deleted', 'notified'))
+            THEN 'A legal hold has covered it since, and was released: a later run decides.'
         WHEN known.id IS NULL THEN 'Another command already has one of its objects.'
         WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
         WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'

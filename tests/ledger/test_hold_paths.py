@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cleanup_project.base import clock
-from ledger import claim, inflight, quarantine
+from ledger import claim, inflight, manifest, publish, quarantine, runs
 from ledger.exceptions import NotReplayable
-from ledger.models import CleanupCommand, Decision, InFlight, ManifestItem, Receipt
+from ledger.models import CleanupCommand, CleanupRun, Decision, InFlight, ManifestItem, Receipt
 from retention.models import KeyRule, ObjectVersion
 from retention.sources.importing import import_file
 from tests.ledger import invariants
@@ -107,3 +107,44 @@ def test_a_hold_covers_what_is_catalogued_later(world: Acting, tmp_path: Path) -
     ObjectVersion.objects.update(listed_at=clock.now())
     world.run()
     assert world.drain().gone == 1
+
+
+def test_what_a_hold_covered_between_freeze_and_publication_passes_a_new_run_after_its_release() -> None:
+    world = build(authorisation="approval")
+    row, other = world.put("case/1"), world.put("clips/1")
+    run, _new = runs.open_run(policy=world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+    run = manifest.freeze(run)
+    release(hold(world.tenant, world.bucket, "case/", by=world.people["compliance"]))
+    approve(world, run)
+    publish.publish(run.pk)
+    assert set(CleanupCommand.objects.values_list("targets__key", flat=True)) == {"clips/1"}
+    world.drain()
+    world.settled()
+    run.refresh_from_db()
+    assert (run.state, run.counts) == ("closed", {"deleted": 1, "withdrawn": 1})
+    assert run.skipped.get().reason == "A legal hold has covered it since, and was released: a later run decides."
+    assert (world.there(row), world.there(other)) == (True, False)
+
+    later = world.run()
+    approve(world, later)
+    publish.publish(later.pk)
+    world.drain()
+    assert not world.there(row)
+
+
+def test_a_command_is_not_adopted_for_a_run_during_which_a_hold_covered_it_and_was_released(world: Acting) -> None:
+    command, placed = held(world)
+    release(placed)
+    world.settled()
+    run, _new = runs.open_run(policy=world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+    manifest.freeze(run)
+    release(hold(world.tenant, world.bucket, "clips/", by=world.people["compliance"]))
+    publish.publish(run.pk)
+    command.refresh_from_db()
+    assert (command.state, command.cycle) == ("held", 0)
+
+
+def approve(world: Acting, run: CleanupRun) -> None:
+    runs.approve(
+        run=run, by=world.people["compliance"], root=run.remaining_root, confirmation=run.key, reason="Looked at"
+    )
