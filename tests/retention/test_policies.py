@@ -175,6 +175,18 @@ def test_what_makes_things_destroyable_waits_for_the_tenants_delay(
     assert not shorter.only_lengthens
 
 
+@pytest.mark.parametrize(("days", "hours"), [(3, 24), (1, 100)])
+def test_the_delay_and_the_effective_date_are_both_waited_for(
+    days: int, hours: int, tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    Tenant.objects.update(shortening_delay_hours=hours)
+    effective = timezone.now() + timedelta(days=days)
+    drafted = ready(draft(tenant, bucket, manager, effective_from=effective))
+    revision = policies.publish(revision=drafted, by=second_manager, reason="Reviewed")
+    assert revision.published_at is not None
+    assert revision.in_force_from == max(effective, revision.published_at + timedelta(hours=hours))
+
+
 def test_a_lengthening_is_published_by_its_author_and_at_once(
     tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
 ) -> None:
