@@ -125,7 +125,7 @@ INSTALLED_APPS = [
     "webhooks",
     "django_q",  # before base, whose admin takes its pages away
     "cleanup_project.base",
-    "django.contrib.admin",
+    "cleanup_project.base.navigation.Admin",  # django.contrib.admin, with our site
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db import connection
 
 from cleanup_project.base import sqlfiles
-from cleanup_project.base.display import human_size
+from cleanup_project.base.display import counted, human_size
 from ledger.models import CleanupRun
 from retention import governing
 from retention.census import Census, census
@@ -141,7 +141,7 @@ def told(finding: Mapping[str, Any]) -> str:
     """One finding of `over` in words."""
     who, cap, limit, actual, whole = (finding[name] for name in ("revision", "cap", "limit", "actual", "of"))
     if cap == "objects":
-        return f"{who}: {actual:,} object versions, and the cap is {limit:,}."
+        return f"{who}: {counted(actual, "object version")}, and the cap is {limit:,}."
     if cap == "bytes":
         return f"{who}: {human_size(actual)}, and the cap is {human_size(limit)}."
     share = f"{100 * actual / whole:.1f} %" if whole else "of nothing"

@@ -67,7 +67,7 @@ def exempt(*, run: CleanupRun, chosen: Chosen, by: User, reason: str) -> int:
 def extend(*, run: CleanupRun, chosen: Chosen, until: datetime, by: User, reason: str) -> int:
     """Keep these items until then; a later run may find them again. Returns how many they are."""
     if until <= clock.now():
-        raise LedgerError("The new end must lie in the future.")
+        raise LedgerError("The new end must lie in the future.", field="until")
     return dispose(run, chosen, Review(Kind.EXTEND, by, reason, until))
 
 
@@ -137,7 +137,7 @@ def keep(originals: Sequence[int], review: Review) -> None:
         else:
             kept.extend(originals, until=review.until, **said)
     except RetentionError as refusal:
-        raise LedgerError(str(refusal)) from refusal
+        raise LedgerError(str(refusal), field=refusal.field) from refusal
 
 
 def note(run: CleanupRun, number: int, chosen: Chosen, review: Review) -> None:

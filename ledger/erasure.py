@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from cleanup_project.base import audit, queue, sqlfiles
+from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
 from ledger import erasurelist, runs
 from ledger.erasurelist import BadList, Named
@@ -124,7 +125,8 @@ def approve(*, request: ErasureRequest, by: User, reason: str, versions: int) ->
     with transaction.atomic():
         request = decidable(request, by, reason)
         if versions != request.version_count:
-            raise LedgerError(f"The request names {request.version_count:,} object versions, not {versions:,}.")
+            named = counted(request.version_count, "object version")
+            raise LedgerError(f"The request names {named}, not {versions:,}.", field="versions")
         versions_named = request.targets.values("object_version_id")
         places = ObjectVersion.objects.filter(pk__in=versions_named).values_list("bucket_id", flat=True).distinct()
         revision = erasures.publish(

@@ -33,6 +33,9 @@ class Named(NamedTuple):
 class BadList(LedgerError):
     """The list cannot be taken; says which lines are wrong and how."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, field="list")
+
 
 def read(data: bytes, form: str) -> list[Named]:
     """Every line, or BadList with what is wrong with the first bad ones; nothing is guessed."""

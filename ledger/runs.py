@@ -218,7 +218,9 @@ def refuse_unread(run: CleanupRun, root: str, confirmation: str) -> None:
     if not run.remaining_count:
         raise LedgerError(f"Nothing remains of {run}: cancel it.")
     if confirmation.strip().replace(",", "") not in {str(run.remaining_count), run.key}:
-        raise LedgerError("Confirm with the number of items that remain, or with the key of the run.")
+        raise LedgerError(
+            "Confirm with the number of items that remain, or with the key of the run.", field="confirmation"
+        )
 
 
 def authorise_cooled() -> int:

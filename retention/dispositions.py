@@ -47,7 +47,7 @@ def extend(ids: Sequence[int], *, until: datetime, by: User, reason: str) -> int
     """
     permit(by, reason)
     if until <= clock.now():
-        raise RetentionError(f"{instant(until)} has passed: extend to a time that is still to come.")
+        raise RetentionError(f"{instant(until)} has passed: extend to a time that is still to come.", field="until")
     return in_chunks(ids, lambda rows: write(rows, Kind.EXTEND, by, reason, until=until))
 
 

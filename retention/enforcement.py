@@ -82,7 +82,7 @@ def decide(request: EnforcementRequest, by: User, decision: Decision, reason: st
 def refuse_if_on(request: EnforcementRequest) -> None:
     place = {"tenant": request.tenant, "bucket": request.bucket, "prefix": request.prefix}
     if Enforcement.objects.filter(**place, switched_off_at=None).exists():
-        raise RetentionError(f"Enforcement of {request} is on already.")
+        raise RetentionError(f"Enforcement of {request} is on already.", field="prefix")
 
 
 def switch_off(*, row: Enforcement, by: User, reason: str) -> None:

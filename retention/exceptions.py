@@ -2,7 +2,11 @@
 
 
 class RetentionError(Exception):
-    """A request that cannot be carried out; nothing was changed."""
+    """A request that cannot be carried out; nothing was changed. `field`: the one thing that was asked wrongly."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class NotPermitted(RetentionError):

@@ -43,7 +43,7 @@ def approve(
     with transaction.atomic():
         release = open_to(release, by, reason)
         if matter != release.hold.matter:
-            raise RetentionError("This is not the matter of the hold: type it exactly as it is shown.")
+            raise RetentionError("This is not the matter of the hold: type it exactly as it is shown.", field="matter")
         decide(release, Decision.APPROVED, by, reason, impact)
         LegalHold.objects.filter(pk=release.hold_id).update(released_at=release.decided_at)
         control.bump(release.hold.tenant_id)

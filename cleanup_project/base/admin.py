@@ -123,6 +123,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     """What is wrong now, and what was; an alarm ends by itself when what it says is no longer so."""
 
+    none_yet = "Nothing is wrong that the system knows of."
     list_display = ("kind", "about", "message", "raised_at", "noticed_at", "cleared_at")
     ordering = ("-id",)
     lookups = frozenset({"cleared_at__isnull"})

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 class BaseConfig(AppConfig):
     name = "cleanup_project.base"
     label = "base"
-    verbose_name = "People and audit"
+    verbose_name = "Alarms, people and audit"
 
     def ready(self) -> None:
         from django.db.models.signals import post_migrate

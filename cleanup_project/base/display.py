@@ -96,8 +96,12 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(value: int, one: str, many: str = "") -> str:
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
 def count(items: Sized, one: str, many: str = "") -> str:
-    return f"{len(items):,} {one if len(items) == 1 else many or one + 's'}"
+    return counted(len(items), one, many)
 
 
 def bullets(items: Iterable[Any]) -> SafeString:

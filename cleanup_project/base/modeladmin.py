@@ -36,6 +36,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
 
     actions: Any = None
     empty_words: ClassVar[Mapping[str, str]] = {}
+    none_yet: ClassVar[str] = ""  # what it means that the list is empty
 
     def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return super().has_view_permission(request, obj) or request.user.has_perm("base.read_everything")

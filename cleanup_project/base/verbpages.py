@@ -61,7 +61,8 @@ class VerbPages(RecordAdmin[M]):
             except ValidationError as error:
                 add_errors(form, error)
             except self.refusals as refusal:
-                form.add_error(None, str(refusal))
+                field = getattr(refusal, "field", None)
+                form.add_error(field if field in form.fields else None, str(refusal))
             else:
                 messages.success(request, message)
                 return HttpResponseRedirect(display.change_url(row))
@@ -80,6 +81,8 @@ class VerbPages(RecordAdmin[M]):
         obj: M | None = None,
     ) -> HttpResponse:
         """A form in the dress of the admin's own."""
+        shadowed = set(form.fields) & set(readonly)
+        assert not shadowed, f"{shadowed} would be shown as the row has them, and could not be filled in"
         adminform = helpers.AdminForm(form, list(fieldsets), {}, list(readonly), model_admin=self)
         context |= {
             **self.admin_site.each_context(request),

@@ -22,6 +22,10 @@ from retention.models import ObjectVersion, Tenant
 SHOWN = 100
 LARGEST_FILE = 64 * 1024 * 1024  # bytes
 LONG_TEXT = {"rows": 3, "cols": 80}
+ABOUT = {
+    "Approve": "A run erases them at once, before everything else that is due. What is destroyed does not come back.",
+    "Deny": "Nothing is erased by it. Whoever asked may file another request.",
+}
 
 
 class FilingForm(forms.Form):
@@ -54,6 +58,7 @@ class ApprovalForm(ReasonForm):
 
 @admin.register(ErasureRequest)
 class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureRequest]):
+    none_yet = "Nobody has filed one."
     list_display = (
         "reference", "tenant", "state", "version_count", "bytes", "requested_by", "requested_at", "decided_by",
     )  # fmt: skip
@@ -139,10 +144,8 @@ class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureReques
             uploaded = values.pop("list")
             form = "jsonl" if uploaded.name.endswith((".jsonl", ".ndjson")) else "csv"
             filed = erasure.file(by=person(request), data=uploaded.read(), form=form, **values)
-            return (
-                filed,
-                f"Filed: {filed.version_count:,} object versions. A second person decides; nothing is erased yet.",
-            )
+            named = display.counted(filed.version_count, "object version")
+            return filed, f"Filed: {named}. A second person decides; nothing is erased yet."
 
         return self.verb_page(
             request,
@@ -175,7 +178,7 @@ class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureReques
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             denied = erasure.deny(request=obj, by=person(request), reason=values["reason"])
-            return denied, f"{denied} denied: nothing is erased by it."
+            return denied, f"Request {denied} is denied: nothing is erased by it."
 
         return self.decision(request, obj, form, act, "Deny", ("reason",))
 
@@ -196,7 +199,7 @@ class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureReques
             button=verb,
             fieldsets=[*self.get_fieldsets(request, obj), ("Your decision", {"fields": fields})],
             readonly=self.get_readonly_fields(request, obj),
-            about=f"It names {obj.version_count:,} object versions, {display.human_size(obj.bytes)}. What is destroyed "
-            "does not come back.",
+            about=f"It names {display.counted(obj.version_count, 'object version')}, {display.human_size(obj.bytes)}. "
+            f"{ABOUT[verb]}",
             obj=obj,
         )

@@ -53,6 +53,7 @@ class ClassFilter(admin.SimpleListFilter):
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
+    none_yet = "Nothing waits for a person."
     list_display = ("command_key", "failure_class", "next_action", "last", "attempts", "entered_at", "state")
     list_select_related = ("command",)
     list_filter = (OpenFilter, ClassFilter)

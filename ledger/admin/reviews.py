@@ -144,6 +144,7 @@ def told(disposition: ItemDisposition) -> SafeString | str:
 
 @admin.register(ItemDisposition)
 class ItemDispositionAdmin(ReadOnlyAdmin[ItemDisposition]):
+    none_yet = "No item of a run was exempted or extended."
     list_display = ("item", "run", "kind", "until", "reason", "by", "at")
     list_select_related = ("item", "run", "by")
     lookups = frozenset({"run"})

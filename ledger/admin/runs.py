@@ -94,6 +94,7 @@ class ApprovalForm(ReasonForm):
 
 @admin.register(CleanupRun)
 class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
+    none_yet = "No run yet: the schedule of each policy opens them."
     list_display = (
         "key", "state_pill", "mode", "policy", "as_of", "item_count", "target_count", "bytes", "opened_by",
     )  # fmt: skip
@@ -139,6 +140,9 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         return [download, *verbs, *reviews.urls(self), *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: CleanupRun) -> Iterable[Tool]:
+        erasure = ErasureRequest.objects.filter(run=obj).first()
+        if erasure is not None:
+            yield Tool("Erasure request", display.change_url(erasure))
         for model, label in LISTS.items():
             yield Tool(label, list_url(model, f"?run={obj.pk}"))
         if obj.sealed_at and downloads.may_download(request.user):
@@ -163,8 +167,9 @@ class CleanupRunAdmin(VerbPages[CleanupRun], ReadOnlyAdmin[CleanupRun]):
         return self.decision(
             request, obj, "approve", form, act, ("shown_root", "typed", "confirmation", "reason"),
             about=f"You approve exactly what remains of the manifest, under the root {obj.remaining_root}: "
-            f"{obj.remaining_count or 0:,} of {obj.item_count or 0:,} items. The whole manifest names "
-            f"{obj.target_count or 0:,} object versions, {display.human_size(obj.bytes or 0)}. Read it first.",
+            f"{obj.remaining_count or 0:,} of {display.counted(obj.item_count or 0, 'item')}. The whole manifest names "
+            f"{display.counted(obj.target_count or 0, 'object version')}, {display.human_size(obj.bytes or 0)}. "
+            "Read it first.",
         )  # fmt: skip
 
     def pause_view(self, request: HttpRequest, object_id: int) -> HttpResponse:

@@ -14,7 +14,6 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
 from cleanup_project.base import display, notices
-from cleanup_project.base.canonical import instant
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.models import User
 from cleanup_project.base.notices import Notice
@@ -43,6 +42,7 @@ class PressForm(forms.ModelForm[StopSwitch]):
 
 @admin.register(StopSwitch)
 class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
+    none_yet = "Nothing was ever stopped. The link Stop on top of every page does that."
     list_display = ("what", "state", "pressed_by", "pressed_at", "reason", "lifted_by", "lifted_at")
     list_select_related = ("tenant", "bucket", "policy", "pressed_by", "lifted_by")
     list_filter = ("scope",)
@@ -51,7 +51,7 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
     refusals = (RetentionError,)
     empty_words = {"pressed_by": "the system", "lifted_by": display.NOTHING, "lifted_at": "still on"}
     fieldsets = (
-        (None, {"fields": ("what", "state", "reason", "pressed_by", "pressed_at")}),
+        (None, {"fields": ("what", "state", "why", "pressed_by", "pressed_at")}),
         ("Lifted", {"fields": ("lifted_by", "lifted_at", "lift_reason")}),
         ("Might still be executed when it was pressed", {"fields": ("under_way", "claims")}),
     )
@@ -63,18 +63,24 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
     def what(self, obj: StopSwitch) -> str:
         return display.visible(str(obj))
 
+    @admin.display(description="reason")
+    def why(self, obj: StopSwitch) -> str:
+        """Under another name than the field in which lifting it is explained."""
+        return obj.reason
+
     @admin.display(description="state")
     def state(self, obj: StopSwitch) -> SafeString:
         return display.pill("lifted", "ended") if obj.lifted_at else display.pill("on", "overdue")
 
     @admin.display(description="how many")
-    def under_way(self, obj: StopSwitch) -> str:
+    def under_way(self, obj: StopSwitch) -> SafeString | str:
         report = report_of(obj)
         if report is None:
             return "not counted yet"
         _claims, unknown = stops.ends(report, 1)
-        return (
-            f"{len(report.commands):,} commands at {instant(report.reported_at)}; of {unknown:,} the end is not known."
+        commands = display.count(report.commands, "command")
+        return format_html(
+            "{} at {}; of {} the end is not known.", commands, display.moment(report.reported_at), f"{unknown:,}"
         )
 
     @admin.display(description="commands")

@@ -131,6 +131,7 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
 
 @admin.register(LifecycleRule)
 class LifecycleRuleAdmin(ReadOnlyAdmin[LifecycleRule]):
+    none_yet = "No listing has found a lifecycle rule at the store."
     list_display = ("rule_id", "bucket", "words", "first_seen_at", "last_seen_at", "ended_at")
     list_select_related = ("bucket",)
     ordering = ("-id",)

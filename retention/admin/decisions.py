@@ -9,6 +9,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import URLPattern, reverse
 
+from cleanup_project.base import display
 from cleanup_project.base.modeladmin import Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from retention import policies, preview
@@ -57,13 +58,14 @@ class PolicyDecisions(VerbPages[RetentionPolicy]):
             yield Tool("Draft a revision", f"{reverse('admin:retention_policyrevision_add')}?policy={obj.pk}")
         if request.user.has_perm("base.publish_policy"):
             verb = "suspend" if obj.suspended_at is None else "resume"
-            for name in (verb, "reschedule"):
+            alone = obj.suspended_at is not None and obj.suspended_by_id == request.user.pk
+            for name in ("reschedule",) if alone else (verb, "reschedule"):
                 yield Tool(name.capitalize(), reverse(f"admin:retention_retentionpolicy_{name}", args=[obj.pk]))
 
     def suspend_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         def act(values: dict[str, Any], obj: RetentionPolicy) -> tuple[Model, str]:
             policy = policies.suspend(policy=obj, by=person(request), reason=values["reason"])
-            return policy, f"{policy} is suspended: it destroys nothing, and keeps all that it covers."
+            return policy, f"Policy {policy} is suspended: it destroys nothing, and keeps all that it covers."
 
         about = "From now on it destroys nothing, and what it covers is kept whatever other policies say. Runs stop at once."
         return self.decide(request, object_id, ReasonForm, ("reason",), act, "Suspend", about)
@@ -71,7 +73,7 @@ class PolicyDecisions(VerbPages[RetentionPolicy]):
     def resume_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         def act(values: dict[str, Any], obj: RetentionPolicy) -> tuple[Model, str]:
             policy = policies.resume(policy=obj, by=person(request), reason=values["reason"])
-            return policy, f"{policy} is resumed: the next slot of its schedule opens a run."
+            return policy, f"Policy {policy} is resumed: the next slot of its schedule opens a run."
 
         about = "It destroys again. That takes another person than the one who suspended it."
         return self.decide(request, object_id, ReasonForm, ("reason",), act, "Resume", about)
@@ -79,7 +81,7 @@ class PolicyDecisions(VerbPages[RetentionPolicy]):
     def reschedule_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         def act(values: dict[str, Any], obj: RetentionPolicy) -> tuple[Model, str]:
             policy = policies.reschedule(policy=obj, by=person(request), **values)
-            return policy, f"{policy} opens runs by {policy.schedule} (UTC) from now on."
+            return policy, f"Policy {policy} opens runs by {policy.schedule} (UTC) from now on."
 
         about = "When runs are opened. Slots count from now on."
         fields = ("schedule", "missed_slots", "reason")
@@ -164,7 +166,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.edit(revision=obj, by=person(request), **values)
-            return revision, f"{revision} saved. It changes nothing until it is previewed, submitted and published."
+            return revision, f"Draft {revision} saved. It changes nothing until it is previewed, submitted and published."
 
         return self.verb_page(
             request,
@@ -194,7 +196,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.submit(revision=obj, by=person(request))
-            return revision, f"{revision} is submitted. A second person publishes it or sends it back."
+            return revision, f"Revision {revision} is submitted. A second person publishes it or sends it back."
 
         about = "Hands the draft to whoever publishes it. Editing takes it back."
         return self.draft_page(request, obj, ConfirmForm, act, "Submit a draft", "Submit", about)
@@ -204,7 +206,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.send_back(revision=obj, by=person(request), reason=values["reason"])
-            return revision, f"{revision} is a draft again."
+            return revision, f"Revision {revision} is a draft again: whoever drafts edits it, and submits it anew."
 
         about = "Returns it to its drafters, who see your reason in its history."
         return self.draft_page(request, obj, ReasonForm, act, "Send a draft back", "Send back", about)
@@ -214,7 +216,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             policies.discard(revision=obj, by=person(request), reason=values["reason"])
-            return obj.policy, f"{obj} is discarded. What it said stays in the history of its policy."
+            return obj.policy, f"Draft {obj} is discarded. What it said stays in the history of its policy."
 
         about = "Removes the draft and its previews. What it said stays in the history of its policy."
         return self.draft_page(request, obj, ReasonForm, act, "Discard a draft", "Discard", about)
@@ -226,10 +228,11 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
             revision = policies.publish(revision=obj, by=person(request), **values)
             return revision, published_words(revision)
 
-        hours = obj.tenant.shortening_delay_hours
+        delay = obj.tenant.shortening_delay_hours
+        force = f"comes into force {display.counted(delay, 'hour')} later" if delay else "comes into force at once"
         about = (
             "Once published, a revision never changes; only a later revision can supersede it. Unless it provably only "
-            f"lengthens or narrows, it takes a second person and comes into force {hours} hours later."
+            f"lengthens or narrows, it takes a second person and {force}."
         )
         return self.draft_page(request, obj, PublishForm, act, "Publish a policy revision", "Publish", about)
 
@@ -281,4 +284,4 @@ def published_words(revision: PolicyRevision) -> str:
     else:
         known = ""
     begin = f"In force from {revision.in_force_from:%Y-%m-%d %H:%M} UTC on."
-    return f"{revision} published. {begin} {known}It never changes from now on."
+    return f"Revision {revision} published. {begin} {known}It never changes from now on."

@@ -77,6 +77,7 @@ class EnforcementPages(VerbPages[Any]):
 
 @admin.register(EnforcementRequest)
 class EnforcementRequestAdmin(EnforcementPages, ReadOnlyAdmin[EnforcementRequest]):
+    none_yet = "Nobody has asked for enforcement: every run is a dry run."
     list_display = ("prefix", "bucket", "tenant", "state", "requested_by", "requested_at", "decided_by", "decided_at")
     list_select_related = ("tenant", "bucket", "requested_by", "decided_by")
     list_filter = ("decision",)
@@ -164,6 +165,7 @@ class EnforcementRequestAdmin(EnforcementPages, ReadOnlyAdmin[EnforcementRequest
 
 @admin.register(Enforcement)
 class EnforcementAdmin(EnforcementPages, ReadOnlyAdmin[Enforcement]):
+    none_yet = "Enforcement is on nowhere: every run is a dry run. One person asks for it, another approves."
     list_display = (
         "prefix", "bucket", "tenant", "state", "requested_by", "approved_by", "switched_on_at", "switched_off_at",
     )  # fmt: skip

@@ -54,6 +54,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(RetentionEvent)
 class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin[RetentionEvent]):
+    none_yet = "No event was posted: what waits for one is kept."
     list_display = ("__str__", "reference", "tenant", "occurred_at", "started", "posted_by", "posted_at", "state")
     list_select_related = ("tenant", "posted_by")
     list_filter = (StateFilter,)
@@ -72,7 +73,8 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
     @admin.display(description="started, when posted")
     def started(self, obj: RetentionEvent) -> SafeString:
         more = "" if obj.counted_all else "more than "
-        return format_html("{}{} versions, {}", more, f"{obj.started_versions:,}", display.size(obj.started_bytes))
+        versions = display.counted(obj.started_versions, "version")
+        return format_html("{}{}, {}", more, versions, display.size(obj.started_bytes))
 
     @admin.display(description="state")
     def state(self, obj: RetentionEvent) -> SafeString:
@@ -100,7 +102,8 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             event = events.post(by=person(request), **scope_fields(values))
-            return event, f"Posted. It started the clock of {event.started_versions:,} object versions."
+            started = display.counted(event.started_versions, "object version")
+            return event, f"Posted. It started the clock of {started}."
 
         return self.verb_page(
             request,

@@ -58,6 +58,7 @@ class ReleaseRequestForm(ReasonForm):
 
 @admin.register(LegalHold)
 class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold]):
+    none_yet = "No legal hold was ever placed."
     list_display = ("matter", "title", "custodian", "tenant", "covered", "placed_by", "placed_at", "state")
     list_select_related = ("tenant", "placed_by")
     ordering = ("-id",)

@@ -124,7 +124,7 @@ def rows(turn: Turn, more: Callable[[listings.Line], tuple[Any, ...]]) -> Iterat
 
 def words(turn: Turn) -> str:
     """What was found, and how much that says."""
-    found = f"{len(turn.lines):,} found among {turn.read:,} versions read."
+    found = f"{len(turn.lines):,} found among {display.counted(turn.read, 'version')} read."
     if turn.resume is None:
         return f"{found} That was the last of the bucket."
     if len(turn.lines) >= listings.FOUND:

@@ -131,6 +131,7 @@ def policy_state(policy: RetentionPolicy, published: Sequence[PolicyRevision]) -
 class RetentionPolicyAdmin(PolicyDecisions, ReadOnlyAdmin[RetentionPolicy]):
     """Columns besides the code speak of the newest published revision."""
 
+    none_yet = "No policy yet: every object is unscheduled, and nothing is destroyed."
     list_display = ("code", "tenant", "title", "trigger", "period", "effective_from", "schedule", "state")
     list_select_related = ("tenant",)
     ordering = ("code",)
@@ -241,17 +242,21 @@ def revision_state(revision: Any) -> SafeString:
 
 @admin.register(PolicyRevision)
 class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyRevision]):
+    none_yet = "No revision yet: draft the first from the page of its policy."
     list_display = (
         "__str__", "title", "trigger", "period", "in_force_from", "state", "author", "published_by", "published_at",
     )  # fmt: skip
     list_select_related = ("policy", "author", "published_by")
     ordering = ("policy__code", "-number")
-    empty_words = {"breaker_percent": "none: opted out", "window_days": "every day"}
     exact_search = ("policy__code",)
     search_help_text = "A policy code, exactly."
     refusals = (RetentionError,)
     edit_form = EditForm
-    empty_words = {"destroy_within_days": "no maximum"}
+    empty_words = {
+        "breaker_percent": "none: opted out",
+        "window_days": "every day",
+        "destroy_within_days": "no maximum",
+    }
     fieldsets = (
         (None, {"fields": ("policy", "number", "title", "authority", "state", "successor")}),
         ("Scope", {"fields": ("tenant", "buckets", "covered_prefixes", "classes")}),
@@ -327,7 +332,7 @@ class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyR
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.draft(by=person(request), **values)
-            return revision, f"{revision} drafted. It changes nothing until it is previewed, submitted and published."
+            return revision, f"Revision {revision} drafted. It changes nothing until it is previewed, submitted and published."
 
         return self.verb_page(
             request,

@@ -28,6 +28,7 @@ SHOWN = 5
 class ImpactPreviewAdmin(ReadOnlyAdmin[ImpactPreview]):
     """The page reloads by itself while it is being counted (templates/admin/retention/impactpreview)."""
 
+    none_yet = "No draft was previewed: that begins on the page of the draft."
     list_display = ("__str__", "status", "as_of", "requested_by", "finished_at")
     list_select_related = ("revision__policy", "requested_by")
     ordering = ("-id",)
@@ -107,7 +108,7 @@ def standing_of(preview: ImpactPreview) -> str:
 
 def told(about: str, pair: Sequence[int]) -> SafeString:
     items, size = pair
-    return format_html("{}{} ({})", about, f"{items:,}", display.size(size))
+    return format_html("{}{}, {}", about, display.counted(items, "object"), display.size(size))
 
 
 def sample_table(preview: ImpactPreview, difference: str) -> SafeString | str:

@@ -427,7 +427,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='legalhold',
-            constraint=models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range'),
+            constraint=models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range', violation_error_message='The end of the range must be later than its start.'),
         ),
         migrations.AddConstraint(
             model_name='holdrelease',

@@ -100,7 +100,7 @@ class StopSwitch(models.Model):
                 errors[scope] = f"Name the {scope} to stop."
             if scope != self.scope and getattr(self, scope) is not None:
                 errors[scope] = f'Leave this empty, or choose "one {scope}" as the scope.'
-        if not self.reason.strip():
+        if self.reason and not self.reason.strip():  # an empty one is refused by its field
             errors["reason"] = "State a reason for stopping."
         if errors:
             raise ValidationError(errors)

@@ -42,6 +42,7 @@ class LegalHold(Scoped):
             models.CheckConstraint(
                 condition=Q(stored_from=None) | Q(stored_to=None) | Q(stored_from__lt=F("stored_to")),
                 name="hold_range",
+                violation_error_message="The end of the range must be later than its start.",
             ),
         ]
         indexes = [models.Index(fields=["tenant"], condition=Q(released_at=None), name="holds_in_force")]

@@ -10,7 +10,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from cleanup_project.base import alarms, clock, roles
+from cleanup_project.base import alarms, clock, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, Heartbeat, User
 from ledger import erasure, inflight, quarantine, stops
@@ -171,6 +171,28 @@ def test_machine_rows_cannot_be_added(everything: None, person: Callable[..., Us
         if isinstance(model_admin, ReadOnlyAdmin):
             assert client.get(url(model, "add")).status_code == 403, model
             assert client.post(url(model, "add"), {}).status_code == 403, model
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    assert set(navigation.ORDER) == {model._meta.label for model in REGISTERED}
+
+
+def test_the_navigation_begins_with_what_is_wrong_and_puts_roles_with_people(
+    person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("auditor", roles.AUDITOR))
+    response = client.get(reverse("admin:index"))
+    shown = [model["model"] for app in response.context["app_list"] for model in app["models"]]
+    assert [model._meta.label for model in shown] == list(navigation.ORDER)
+    assert [app["app_label"] for app in response.context["app_list"]] == ["base", "ledger", "retention", "webhooks"]
+
+
+def test_an_empty_list_says_what_that_means(person: Callable[..., User], client: Client) -> None:
+    client.force_login(person("auditor", roles.AUDITOR))
+    assert "Nothing is wrong that the system knows of." in client.get(url(Alarm, "changelist")).content.decode()
+    searched = client.get(url(Alarm, "changelist"), {"q": "none.such"}).content.decode()
+    assert "Nothing matches" in searched
+    assert "Nothing is wrong" not in searched
 
 
 def test_every_model_of_our_applications_is_registered() -> None:

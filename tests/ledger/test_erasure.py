@@ -344,6 +344,8 @@ class TestPages:
         acting.drain()
         assert not acting.there(row)
         assert "1 destroyed" in client.get(url(ErasureRequest, "change", request.pk)).content.decode()
+        there = client.get(url(CleanupRun, "change", CleanupRun.objects.get().pk)).content.decode()
+        assert f'href="{url(ErasureRequest, "change", request.pk)}">Erasure request</a>' in there
 
     def test_a_request_is_denied_with_a_reason(self, acting: Acting, client: Client) -> None:
         acting.put("clips/a")

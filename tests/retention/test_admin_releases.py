@@ -66,7 +66,9 @@ def test_a_release_is_requested_and_approved_by_two_people(
     assert "2.0 KiB" in figures
     assert "No retention policy in force covers it." in figures
     decision = {"why": "Confirmed", "seen": seen(client, approve)}
-    assert "type it exactly" in client.post(approve, decision | {"matter": "Doe v. Acme "}).content.decode()
+    mistyped = client.post(approve, decision | {"matter": "Doe v. Acme "})
+    (refused,) = mistyped.context["adminform"].form.errors["matter"]
+    assert "type it exactly" in refused
     assert client.post(approve, decision | {"matter": "Doe v. Acme"}).status_code == 302
     hold.refresh_from_db()
     asked.refresh_from_db()

@@ -271,8 +271,10 @@ def test_a_policy_is_suspended_resumed_and_rescheduled_on_its_page(
     page = url(RetentionPolicy, "change", policy.pk)
     assert f'"{url(RetentionPolicy, "resume", policy.pk)}"' not in client.get(page).content.decode()
     assert "is suspended: it destroys nothing" in decide("suspend", reason="Under review")
+    assert f'"{url(RetentionPolicy, "resume", policy.pk)}"' not in client.get(page).content.decode()
     assert "a second person must resume it" in decide("resume", reason="Go on")
     client.force_login(second_manager)
+    assert f'"{url(RetentionPolicy, "resume", policy.pk)}"' in client.get(page).content.decode()
     assert "is resumed" in decide("resume", reason="Go on")
     refused = decide("reschedule", schedule="0 0 30 2 *", missed_slots="skip", reason="Quieter")
     assert "names a day that never comes" in refused

@@ -159,7 +159,7 @@ def told(played: Played) -> Iterator[str]:
             yield f"run {run.key} is {run.get_state_display()}: {counts or 'not counted yet'}"
     example = CleanupCommand.objects.filter(state=CommandState.DEAD).order_by("pk").first()
     if example is not None:
-        yield f"one that needs a person: manage.py explain '{example.key}'"
+        yield f"one that needs a person: uv run manage.py explain '{example.key}'"
     yield f"{Delivery.objects.filter(state=Delivery.State.DELIVERED).count()} notices acknowledged"
 
 

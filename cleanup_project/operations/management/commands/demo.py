@@ -84,9 +84,9 @@ Ready: {url}/admin/
   In another terminal:
     export DATA_DIR={settings.DATA_DIR}
     export AWS_ACCESS_KEY_ID={servers.ACCESS_KEY} AWS_SECRET_ACCESS_KEY={servers.SECRET_KEY}
-    manage.py why {example}
-    manage.py catalogue sync demo-media
-    manage.py scan exports-90-days --dry-run
+    uv run manage.py why {example}
+    uv run manage.py catalogue sync demo-media
+    uv run manage.py scan exports-90-days --dry-run
 
 The worker is at work now. Ctrl-C stops everything.
 """
