@@ -141,7 +141,7 @@ def told(finding: Mapping[str, Any]) -> str:
     """One finding of `over` in words."""
     who, cap, limit, actual, whole = (finding[name] for name in ("revision", "cap", "limit", "actual", "of"))
     if cap == "objects":
-        return f"{who}: {counted(actual, "object version")}, and the cap is {limit:,}."
+        return f"{who}: {counted(actual, 'object version')}, and the cap is {limit:,}."
     if cap == "bytes":
         return f"{who}: {human_size(actual)}, and the cap is {human_size(limit)}."
     share = f"{100 * actual / whole:.1f} %" if whole else "of nothing"

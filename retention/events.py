@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
 from cleanup_project.base import audit, clock, sqlfiles
+from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
 from retention import control, governing, holds
 from retention.exceptions import NotPermitted, RetentionError
@@ -41,9 +42,9 @@ class Preview:
     def words(self) -> str:
         if not self.policies:
             return "It starts no clock: no policy in force waits for an event of this type in this scope."
-        number = f"{self.versions:,}" if self.counted_all else f"more than {self.versions:,}"
+        number = ("" if self.counted_all else "more than ") + counted(self.versions, "present object version")
         return (
-            f"It starts the clock of {number} present object versions, under {', '.join(self.policies)}, and of those that "
+            f"It starts the clock of {number}, under {', '.join(self.policies)}, and of those that "
             "are stored later. Where an earlier event has started it, the later of the two dates counts."
         )
 

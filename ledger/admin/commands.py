@@ -69,7 +69,7 @@ def state_pill(state: str) -> SafeString:
 @admin.register(CleanupCommand)
 class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupCommand]):
     list_display = (
-        "key", "state_pill", "following", "failure_class", "attempts", "due", "outcome", "run",
+        "key", "state_pill", "following", "failed_as", "attempts", "due", "outcome", "run",
     )  # fmt: skip
     list_select_related = ("run",)
     list_filter = ("state",)
@@ -86,6 +86,10 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
         ("Story", {"fields": ("story",)}),
     )
     empty_words = {"compacted_at": "not compacted"}
+
+    @admin.display(description="failure class")
+    def failed_as(self, obj: CleanupCommand) -> str:
+        return obj.failure_class.replace("_", " ") or display.NOTHING
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CleanupCommand]:
         unresolved = Prefetch("dead_letters", DeadLetter.objects.filter(resolved_at=None), to_attr="open_entries")
@@ -119,7 +123,7 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
             command = quarantine.replay(
                 command=obj, by=person(request), reason=values["reason"], repair=values["repair"]
             )
-            return command, f"{command} is ready again, in cycle {command.cycle}."
+            return command, f"Command {command} is ready again, in cycle {command.cycle}."
 
         return self.verb_page(
             request,
@@ -192,7 +196,7 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
                 display.moment(each.settled_at),
                 each.worker,
                 f"{each.get_outcome_display().lower()}{', late' if each.late else ''}",
-                each.failure_class or display.NOTHING,
+                each.failure_class.replace("_", " ") or display.NOTHING,
                 "yes" if each.charged else "no",
                 folded(each.detail),
             )

@@ -54,7 +54,7 @@ class ClassFilter(admin.SimpleListFilter):
 @admin.register(DeadLetter)
 class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
     none_yet = "Nothing waits for a person."
-    list_display = ("command_key", "failure_class", "next_action", "last", "attempts", "entered_at", "state")
+    list_display = ("command_key", "failed_as", "next_action", "last", "attempts", "entered_at", "state")
     list_select_related = ("command",)
     list_filter = (OpenFilter, ClassFilter)
     exact_search = ("command",)
@@ -62,7 +62,7 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
     refusals = (LedgerError,)
     empty_words = {"resolved_at": "open", "resolved_by": "nobody"}
     fieldsets = (
-        (None, {"fields": ("command", "command_state", "state", "failure_class", "next_action")}),
+        (None, {"fields": ("command", "command_state", "state", "failed_as", "next_action")}),
         ("Now", {"fields": ("in_the_way",)}),
         (
             "What happened",
@@ -95,7 +95,7 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
             command = quarantine.replay(
                 command=obj.command, by=person(request), reason=values["reason"], repair=values["repair"]
             )
-            return command, f"{command} is ready again, in cycle {command.cycle}."
+            return command, f"Command {command} is ready again, in cycle {command.cycle}."
 
         return self.decision(request, obj, "replay", ReplayForm, act, ("reason", "repair"), ABOUT_REPLAY)
 
@@ -144,6 +144,10 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
     @admin.display(description="command")
     def command_key(self, obj: DeadLetter) -> SafeString:
         return display.exact(obj.command.key)
+
+    @admin.display(description="failure class")
+    def failed_as(self, obj: DeadLetter) -> str:
+        return obj.failure_class.replace("_", " ")
 
     @admin.display(description="first error")
     def first(self, obj: DeadLetter) -> str:

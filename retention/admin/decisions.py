@@ -166,7 +166,10 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.edit(revision=obj, by=person(request), **values)
-            return revision, f"Draft {revision} saved. It changes nothing until it is previewed, submitted and published."
+            return (
+                revision,
+                f"Draft {revision} saved. It changes nothing until it is previewed, submitted and published.",
+            )
 
         return self.verb_page(
             request,

@@ -126,7 +126,7 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
         )
         context = {
             "button": "Post event",
-            "about": seen.words,
+            "about": f"{seen.words} Nothing is posted yet.",
             "looked_at": looked_at,
             "facts": display.table((), facts),
         }

@@ -332,7 +332,10 @@ class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyR
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             revision = policies.draft(by=person(request), **values)
-            return revision, f"Revision {revision} drafted. It changes nothing until it is previewed, submitted and published."
+            return (
+                revision,
+                f"Revision {revision} drafted. It changes nothing until it is previewed, submitted and published.",
+            )
 
         return self.verb_page(
             request,

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.template.response import TemplateResponse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import clock, display
@@ -35,11 +36,13 @@ def register_view(request: HttpRequest) -> HttpResponseBase:
     by = person(request)
     if not register.may_view(by):
         raise PermissionDenied
-    form = AsOfForm(request.GET if "as_of" in request.GET else {"as_of": instant(clock.now())})
+    as_of: datetime | None = clock.now()
+    form = AsOfForm(initial={"as_of": as_of})
+    if "as_of" in request.GET:
+        form = AsOfForm(request.GET)
+        as_of = form.cleaned_data["as_of"] if form.is_valid() else None
     entries: list[register.Entry] | None = None
-    as_of: datetime | None = None
-    if form.is_valid():
-        as_of = form.cleaned_data["as_of"]
+    if as_of is not None:
         try:
             if request.GET.get("format") == "csv":
                 return csv_response(as_of, register.export(as_of, by=by))
@@ -52,6 +55,7 @@ def register_view(request: HttpRequest) -> HttpResponseBase:
         "opts": LegalHold._meta,
         "form": form,
         "as_of": instant(as_of) if as_of else "",
+        "moment": display.moment(as_of) if as_of else "",
         "number": None if entries is None else len(entries),
         "table": None if entries is None else table(entries),
     }
@@ -76,7 +80,7 @@ def row(entry: register.Entry) -> tuple[Any, ...]:
     hold, release = entry.hold, entry.release
     asked = release or entry.requested
     return (
-        display.link(hold),
+        format_html('<span class="folded">{}</span>', display.link(hold)),
         hold.tenant,
         display.pill(entry.state, "ended" if release else "plain"),
         display.moment(hold.placed_at),

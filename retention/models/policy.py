@@ -113,18 +113,18 @@ class PolicyRevision(Scoped):
         YEARS = "years"
 
     class CutOff(models.TextChoices):
-        NONE = "none"
+        NONE = "none", "no cut-off"
         MONTH = "month", "end of month"
         QUARTER = "quarter", "end of quarter"
         YEAR = "year", "end of year"
 
     class AlreadyAbsent(models.TextChoices):
-        REVIEW = "review"
-        SUCCESS = "success"
+        REVIEW = "review", "review by a person"
+        SUCCESS = "success", "success"
 
     class Authorisation(models.TextChoices):
         APPROVAL = "approval", "approval for each run"
-        STANDING = "standing"
+        STANDING = "standing", "standing authorisation"
 
     policy = models.ForeignKey(RetentionPolicy, on_delete=models.PROTECT, related_name="revisions")
     number = models.PositiveIntegerField()

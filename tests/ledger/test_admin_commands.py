@@ -217,7 +217,7 @@ def test_a_run_is_approved_by_its_root(waiting: tuple[Acting, CleanupRun], clien
     client.force_login(acting.people["compliance"])
     address = url(CleanupRun, "approve", run.pk)
     assert address in page(client, url(CleanupRun, "change", run.pk))
-    assert f"the root {run.remaining_root}: 1 of 1 items." in page(client, address)
+    assert f"the root {run.remaining_root}: 1 of 1 item." in page(client, address)
     said = {"confirmation": "1", "reason": "Read."}
     for typed in ("", run.manifest_root[:7], "0" * 8, run.manifest_root[1:9]):
         client.post(address, {"shown_root": run.manifest_root, "typed": typed, **said})

@@ -102,7 +102,9 @@ def test_compliance_lifts_it_with_a_reason_and_nobody_else_does(world: Acting, c
     assert client.get(page).status_code == client.post(page, {"reason": "Seen."}).status_code == 403
     client.force_login(world.people["compliance"])
     assert page in client.get(own).content.decode()
-    assert "Look first." in client.get(page).content.decode()
+    asked = client.get(page).content.decode()
+    assert "Look first." in asked
+    assert '<textarea name="reason"' in asked
     assert client.post(page, {"reason": ""}).status_code == 200
     assert client.post(page, {"reason": "Seen."}).status_code == 302
     switch.refresh_from_db()
@@ -121,7 +123,7 @@ def test_its_page_says_what_was_in_flight_and_how_that_ended(world: Acting, clie
     assert "not counted yet" in client.get(own).content.decode()
     stops.pressed(switch.pk)
     shown = client.get(own).content.decode()
-    assert "1 commands at" in shown
+    assert "1 command at" in shown
     assert "of 1 the end is not known" in shown
     assert world.command("a").key in shown
     world.leases_expire()

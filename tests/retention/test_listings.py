@@ -114,7 +114,7 @@ def test_the_pages_say_what_was_found_and_how_much_that_says(
     assert "free/2" in onward
     assert "free/1" not in onward
     shown = client.get(past, {"bucket": bucket.pk, "tenant": tenant.pk}).content.decode()
-    assert "1 found among 1 versions read." in shown
+    assert "1 found among 1 version read." in shown
     assert "Its retention has ended and nothing keeps it." in shown
     for resume in ('{"a": 1}', "[-1, null]", '[0, ["a"]]', "nonsense"):
         assert client.get(unscheduled, {"bucket": bucket.pk, "resume": resume}).status_code == 200
