@@ -1,5 +1,8 @@
 """What was in flight when a hold was placed reaches whoever placed it, until they acknowledge how it ended."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
@@ -8,10 +11,11 @@ from django.urls import reverse
 from cleanup_project.base import clock, notices
 from cleanup_project.base.models import AuditEvent, User
 from ledger import claim, inflight
+from ledger.admin.holds import commands_covered
 from ledger.exceptions import LedgerError, NotPermitted
-from ledger.models import HoldReport
-from retention.models import LegalHold
-from tests.ledger.acting import Acting, build
+from ledger.models import CleanupCommand, HoldReport, Request
+from retention.models import Bucket, LegalHold, Tenant
+from tests.ledger.acting import EPOCH, Acting, build
 from tests.retention.test_admin_verbs import hold_fields
 from tests.web import quick_pages, url  # noqa: F401
 from tests.world import hold
@@ -117,3 +121,34 @@ def test_the_count_before_placing_knows_commands(world: Acting, client: Client) 
     assert "<td>Commands that wait</td><td>0</td>" in client.post(url(LegalHold, "add"), none).content.decode()
     none = fields | {"stored_from_0": "2021-01-01", "stored_from_1": "00:00"}
     assert "<td>Commands that wait</td><td>0</td>" in client.post(url(LegalHold, "add"), none).content.decode()
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "elsewhere", "waiting", "under_way"),
+    [
+        ({}, "", 2, 2),
+        ({"stored_from": EPOCH, "stored_to": EPOCH + SECOND}, "", 2, 2),
+        ({"stored_from": EPOCH + SECOND}, "", 0, 0),
+        ({"stored_to": EPOCH}, "", 0, 0),
+        ({"retention_classes": ["audio"]}, "", 0, 0),
+        ({}, "bucket", 0, 0),
+        ({}, "tenant", 0, 0),
+    ],
+)
+def test_what_is_counted_before_placing_is_what_placing_finds(
+    world: Acting, fields: dict[str, Any], elsewhere: str, waiting: int, under_way: int
+) -> None:
+    world.fill(["a", "b", "c", "d"])
+    world.run()
+    _leased, doubtful = claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], 60, 2).commands
+    Request.objects.create(command_id=doubtful.id, token=doubtful.token, sent_before=clock.now(), worker="lost")
+    CleanupCommand.objects.filter(pk=doubtful.id).update(lease_until=EPOCH)
+    tenant = Tenant.objects.create(code="other", name="Other") if elsewhere == "tenant" else world.tenant
+    bucket = Bucket.objects.create(name="other") if elsewhere == "bucket" else world.bucket
+    placed = hold(tenant, bucket, "", by=world.people["compliance"], **fields)
+    assert commands_covered(placed) == (waiting, under_way)
+    assert len(inflight.waiting(placed.pk)) == waiting
+    assert inflight.report(placed.pk).in_flight == under_way
