@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
 
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.urls import reverse
@@ -85,7 +86,11 @@ def human_size(number: int) -> str:
 
 def link(row: models.Model) -> SafeString:
     """To the row's own page in the admin."""
-    return format_html('<a href="{}">{}</a>', change_url(row), visible(str(row)))
+    return format_html('<a href="{}">{}</a>', change_url(row), named(row))
+
+
+def named(row: models.Model) -> str:
+    return visible(str(row))
 
 
 def change_url(row: models.Model) -> str:
@@ -129,7 +134,8 @@ def structure(value: Any) -> SafeString:
 def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
     """How values of a model field are shown, where Django's own way would not do."""
     if isinstance(field, models.ForeignKey):
-        return link
+        # Most roles may not see the pages of people, where a link would lead them.
+        return named if issubclass(field.related_model, AbstractBaseUser) else link
     if isinstance(field, models.DateTimeField):
         return moment
     if isinstance(field, models.BinaryField):

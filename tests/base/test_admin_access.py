@@ -124,6 +124,16 @@ def test_each_role_sees_the_lists_and_items_that_it_may_see(
         assert (url(model, "changelist") in shown) == may_view(model, role), (role, model)
 
 
+def test_no_page_links_to_people_whom_its_reader_may_not_look_up(
+    everything: None, person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("someone", roles.RETENTION_MANAGER))
+    for model in REGISTERED:
+        if may_view(model, roles.RETENTION_MANAGER):
+            for address in (url(model, "changelist"), url(model, "change", first(model).pk)):
+                assert "/admin/base/user/" not in client.get(address).content.decode(), address
+
+
 def test_a_superuser_reads_everything(everything: None, person: Callable[..., User], client: Client) -> None:
     client.force_login(person("root", is_superuser=True))
     for model in REGISTERED:

@@ -79,7 +79,7 @@ def test_the_list_takes_no_more_queries_for_more_rows(
     for number in range(12):
         acting.put(f"clips/{number}", asset=str(number))
     acting.run()
-    with django_assert_max_num_queries(15):  # type: ignore[attr-defined]
+    with django_assert_max_num_queries(16):  # type: ignore[attr-defined]
         page(client, url(CleanupCommand, "changelist"))
 
 
