@@ -22,6 +22,7 @@ ASKED_ELSEWHERE: Final = frozenset({Reason.GONE, Reason.HELD, Reason.ELIGIBLE})
 
 def kept(commands: Sequence[Claimed], tenant_id: int) -> dict[int, str]:
     """Why commands may not be executed any more, in words, by command; only those of which that is so."""
+    commands = [each for each in commands if each.targets]
     if not commands:
         return {}
     now = clock.now()

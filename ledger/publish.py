@@ -1,7 +1,7 @@
 """Publish commands from a run's items, part by part, once its root is recorded and it is authorised."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from django.db import connection, transaction
@@ -50,7 +50,7 @@ def publish_part(run_id: int) -> Published | None:
         if part is None:
             return None
         last: int = part.cursor["ordinal"]
-        scope = {
+        scope: dict[str, Any] = {
             "run": run.pk,
             "part": part.pk,
             "tenant": tenant_id,
