@@ -122,7 +122,8 @@ def test_settings_leave_a_record_with_names_for_rows(administrator: User, bucket
 def test_what_evidence_names_a_row_by_stays(
     administrator: User, bucket: Bucket, tenant: Tenant, client: Client
 ) -> None:
-    client.post(reverse("admin:retention_tenant_change", args=[tenant.pk]), {"code": "stolen", "name": "Acme & Sons"})
+    said = {"code": "stolen", "name": "Acme & Sons", "shortening_delay_hours": 24}
+    client.post(reverse("admin:retention_tenant_change", args=[tenant.pk]), said)
     tenant.refresh_from_db()
     assert (tenant.code, tenant.name) == ("acme", "Acme & Sons")
     changed = {"name": "other", "endpoint_url": "https://elsewhere.example", "region": "eu-west-1",

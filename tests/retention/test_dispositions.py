@@ -18,7 +18,7 @@ from retention.exceptions import NotPermitted, RetentionError
 from retention.facts import Observation
 from retention.models import Bucket, Disposition, KeyRule, ObjectVersion, PolicyRevision, Tenant
 from retention.why import why
-from tests.world import EPOCH, hold, published, sealed_run, version
+from tests.world import EPOCH, hold, published, release, sealed_run, version
 
 pytestmark = pytest.mark.django_db
 
@@ -121,7 +121,7 @@ def test_nobody_takes_an_object_out_of_a_hold_by_calling_it_something_else(
     row.refresh_from_db()
     assert row.retention_class == "video"
     assert not Disposition.objects.exists()
-    type(placed).objects.filter(pk=placed.pk).update(released_at=clock.now())
+    release(placed)
     hold(row.tenant, row.bucket, "o/", by=compliance)
     assert dispositions.reclassify([row.pk], retention_class="audio", by=manager, reason="No picture") == 1
 
