@@ -20,6 +20,7 @@ from retention import holds
 from retention.models import LegalHold
 
 CHUNK: Final = 1000
+REST: Final = 4  # how long marking rests for each second of its work
 BARRIER_SECONDS: Final = 2  # how long one try for the barrier makes later claims queue behind it
 
 log = structlog.get_logger(__name__)
@@ -79,8 +80,8 @@ def waiting(hold_id: int) -> list[int]:
 def mark(made: HoldReport, *, budget_seconds: float = limits.DRAIN_BUDGET) -> int:
     """Hold the covered commands that nobody has, in chunks; returns how many. The others are found by their claim.
 
-    The hold is in force already, so this gives way to drains: it rests as long as it works. What is left after so many
-    seconds, the sweep has gone on with.
+    The hold is in force already, so this gives way to drains: it rests four times as long as it works, which leaves them
+    nine tenths of their pace. What is left after so many seconds, the sweep has gone on with.
     """
     until = time.monotonic() + budget_seconds
     found = waiting(made.hold_id)
@@ -93,7 +94,7 @@ def mark(made: HoldReport, *, budget_seconds: float = limits.DRAIN_BUDGET) -> in
             ids = found[start : start + CHUNK]
             cursor.execute(sqlfiles.read(__file__, "hold_waiting.sql"), {"hold": made.hold_id, "ids": ids})
             marked += cursor.fetchone()[0]
-        time.sleep(time.monotonic() - began)
+        time.sleep(REST * (time.monotonic() - began))
     HoldReport.objects.filter(pk=made.pk, marked_at=None).update(marked_at=Now())
     log.info("commands held", hold=made.hold_id, commands=marked)
     return marked

@@ -34,7 +34,7 @@ STEPS: Final[dict[str, tuple[Any, str]]] = {
     "reserve the rate": (pace, "reserve"),
     "claim, with its commit": (claim, "claim"),
     "  holds, enforcement, older versions": (claim, "check"),
-    "  policies changed since the freeze": (keeping, "kept"),
+    "  judged again": (keeping, "kept"),
     "execute": (draining, "execute"),
     "  request rows, committed": (Job, "commit_requests"),
     "  control reads (claims' own too)": (control, "read"),
