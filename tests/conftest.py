@@ -27,6 +27,7 @@ LONG = (
     "test_faults_processes.py",
     "test_eligibility_agreement.py",
     "test_claims.py",
+    "test_hold_processes.py",
     "test_demo.py",
     "test_bench.py",
 )
