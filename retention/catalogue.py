@@ -91,7 +91,7 @@ def record(
     }
     with transaction.atomic(), connection.cursor() as cursor:
         stage(cursor, rows)
-        for name in ("lock_page.sql", "keep_known.sql", "upsert_page.sql"):
+        for name in ("lock_page.sql", "keep_known.sql", "keep_held.sql", "upsert_page.sql"):
             cursor.execute(sql(name), parameters)
         applied = cursor.rowcount
         cursor.execute(sql("replaced.sql"), parameters)
