@@ -72,11 +72,10 @@ def rows(text: str, form: str) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
                 yield number, from_json(each)
         return
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header = next(reader, [])
-    unknown = [name for name in header if name not in KNOWN]
-    if unknown or len(set(header)) < len(header):
-        raise BadList(f"The first line must name columns out of {', '.join(sorted(KNOWN))}, each once.")
     try:
+        header = next(reader, [])
+        if set(header) - KNOWN or len(set(header)) < len(header):
+            raise BadList(f"The first line must name columns out of {', '.join(sorted(KNOWN))}, each once.")
         for values in reader:
             if values:
                 fits = len(values) == len(header)
@@ -102,8 +101,8 @@ def line(number: int, row: Mapping[str, Any] | str) -> Named | str:
     if unknown:
         return f"unknown names: {', '.join(unknown)}; known: {', '.join(sorted(KNOWN))}"
     values = {name: row.get(name) or "" for name in KNOWN}
-    if any(not isinstance(value, str) or "\x00" in value for value in values.values()):
-        return "every value must be text without NUL"
+    if not all(map(storable, values.values())):
+        return "every value must be text without NUL and without lone surrogates"
     if values["asset"]:
         if values["bucket"] or values["key"] or values["version_id"]:
             return "it names an asset and an object: give one of them a line of its own"
@@ -111,3 +110,8 @@ def line(number: int, row: Mapping[str, Any] | str) -> Named | str:
     if not (values["bucket"] and values["key"]):
         return "it must name bucket and key, or an asset"
     return Named(number, values["bucket"], values["key"], values["version_id"])
+
+
+def storable(value: Any) -> bool:
+    """Whether PostgreSQL's text can hold it; JSON can write what UTF-8 cannot."""
+    return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= each <= "\udfff" for each in value)

@@ -276,6 +276,8 @@ class TestLists:
             (b'bucket,key\nmedia,"a\n', "csv", "line .: it is not CSV"),
             (b"bucket,key\nmedia,\n", "csv", "line 2: it must name bucket and key, or an asset"),
             (b"bucket,key,asset\nmedia,a,A1\n", "csv", "an asset and an object"),
+            (b'"a', "csv", "line 1: it is not CSV"),
+            (b'{"bucket": "b", "key": "\\ud800"}\n', "jsonl", "without lone surrogates"),
             (b"{\n", "jsonl", "line 1: it is not JSON"),
             (b"[1]\n", "jsonl", "line 1: it is no JSON object"),
             (b'{"asset": 1}\n', "jsonl", "line 1: every value must be text"),
