@@ -139,6 +139,12 @@ def _leave_as_child(cluster: "_Cluster") -> None:
     multiprocessing.util.Finalize(None, _leave, args=(cluster,), exitpriority=-100)
 
 
+def leave() -> None:
+    """Detach this process from its servers now: one that becomes another program never comes to its own end."""
+    for cluster in list(_attached):
+        _leave(cluster)
+
+
 def _leave(cluster: "_Cluster") -> None:
     """Detach this process, and stop the server if nobody else is attached. Does nothing the second time."""
     if cluster not in _attached or not cluster.folder.is_dir():

@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from cleanup_project.base import postgres
 from cleanup_project.operations import servers
 from cleanup_project.operations.demo import check, s3, scene, stage
 
@@ -70,6 +71,7 @@ class Command(BaseCommand):
         if any(os.environ.get(name) != value for name, value in wanted.items()):
             sys.stdout.flush()
             os.environ.update(wanted)
+            postgres.leave()
             os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
 
     def welcome(self, url: str, played: stage.Played) -> str:
