@@ -34,7 +34,7 @@ SECONDS = 60.0
 USER = """
 import os, pwd, signal, sys, time
 from pathlib import Path
-from cleanup_project.base.postgres import EmbeddedServerUnavailable, ensure_running
+from cleanup_project.base.postgres import EmbeddedServerUnavailable, ensure_running, leave
 import psycopg
 
 data = Path(sys.argv[1])
@@ -369,6 +369,15 @@ def test_another_program_in_the_same_process_is_no_user(data: Path, start: Start
     replaced.say("os.execv('/bin/sh', ['sh', '-c', 'echo replaced; exec cat'])")
     assert replaced.answer() == "replaced"
     user.leave()
+    wait_until(lambda: is_down(data))
+    assert replaced.process.poll() is None
+
+
+def test_one_that_leaves_before_it_becomes_another_program_stops_the_server(data: Path, start: Start) -> None:
+    replaced = start(data)
+    replaced.attach()
+    replaced.say("leave() or os.execv('/bin/sh', ['sh', '-c', 'echo replaced; exec cat'])")
+    assert replaced.answer() == "replaced"
     wait_until(lambda: is_down(data))
     assert replaced.process.poll() is None
 
