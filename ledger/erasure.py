@@ -4,7 +4,7 @@ It overrides retention and nothing else: holds, enforcement, the stop switch and
 as in that of any run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -48,11 +48,7 @@ def file(
     permit(by, "file erasure requests")
     named = erasurelist.read(data, form)
     found, unknown = resolve(tenant, named)
-    if unknown and not leave_out_unknown:
-        wrong = [f"line {each.line}: {each} names nothing present of {tenant}" for each in unknown]
-        raise BadList(erasurelist.told(wrong) + " Correct them, or have them left out.")
-    if not found:
-        raise BadList(f"Nothing that the list names is present and belongs to {tenant}.")
+    refuse_unknown(tenant, found, [] if leave_out_unknown else unknown)
     request = ErasureRequest(
         tenant=tenant,
         reference=reference,
@@ -79,6 +75,14 @@ def file(
         audit.record(action="erasure.filed", subject=request, by=by, reason=reason, after=told)
     log.info("erasure filed", erasure=request.pk, versions=len(found), left_out=len(unknown))
     return request
+
+
+def refuse_unknown(tenant: Tenant, found: Mapping[int, int], unknown: Sequence[Named]) -> None:
+    if unknown:
+        wrong = [f"line {each.line}: {each} names nothing present of {tenant}" for each in unknown]
+        raise BadList(erasurelist.told(wrong) + " Correct them, or have them left out.")
+    if not found:
+        raise BadList(f"Nothing that the list names is present and belongs to {tenant}.")
 
 
 def resolve(tenant: Tenant, named: Sequence[Named]) -> tuple[dict[int, int], list[Named]]:

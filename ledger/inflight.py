@@ -14,12 +14,15 @@ from psycopg.errors import LockNotAvailable
 
 from cleanup_project.base import audit, clock, limits, sqlfiles
 from cleanup_project.base.models import User
+from cleanup_project.base.paginator import limited
 from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import HoldReport, InFlight
 from retention import holds
 from retention.models import LegalHold
 
 CHUNK: Final = 1000
+COUNTED_AT_MOST: Final = 10_000
+COUNT_MS: Final = 2_000
 REST: Final = 4  # how long marking rests for each second of its work
 BARRIER_SECONDS: Final = 2  # how long one try for the barrier makes later claims queue behind it
 
@@ -135,3 +138,25 @@ def unreported() -> list[int]:
     """Holds in force whose report, or whose marking, is still to come."""
     waiting = LegalHold.objects.in_force().filter(Q(report=None) | Q(report__marked_at=None))
     return list(waiting.order_by("pk").values_list("pk", flat=True))
+
+
+def would_cover(hold: LegalHold) -> tuple[int, int]:
+    """(waiting, under way): commands that a hold which is not placed yet would cover; of more than COUNTED_AT_MOST, a part.
+
+    Raises OperationalError where they are too many to count within COUNT_MS.
+    """
+    with transaction.atomic(), limited(COUNT_MS), connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "scope_covers.sql"),
+            {
+                "tenant": hold.tenant_id,
+                "buckets": hold.bucket_ids,
+                "prefixes": hold.prefixes,
+                "classes": hold.retention_classes,
+                "stored_from": hold.stored_from,
+                "stored_to": hold.stored_to,
+                "limit": COUNTED_AT_MOST + 1,
+            },
+        )
+        waiting, under_way = cursor.fetchone()
+        return waiting, under_way

@@ -1,24 +1,20 @@
 """The page of a legal hold, with what the ledger knows: commands that it would stop, and what was in flight."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from django.contrib import admin
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display, sqlfiles
+from cleanup_project.base import display
 from cleanup_project.base.modeladmin import Tool
-from cleanup_project.base.paginator import limited
 from ledger import inflight
 from ledger.models import HoldReport
 from retention.admin import holds as base
 from retention.models import LegalHold
-
-COUNTED_AT_MOST: Final = 10_000
-BUDGET_MS: Final = 2_000
 
 admin.site.unregister(LegalHold)
 
@@ -43,29 +39,10 @@ class LegalHoldAdmin(base.LegalHoldAdmin):
     def would_cover(self, hold: LegalHold) -> Iterable[tuple[str, Any]]:
         yield from super().would_cover(hold)
         try:
-            waiting, under_way = commands_covered(hold)
+            waiting, under_way = inflight.would_cover(hold)
         except OperationalError:
             yield "Commands", "not counted in time: there are too many"
             return
-        whole = waiting + under_way <= COUNTED_AT_MOST
+        whole = waiting + under_way <= inflight.COUNTED_AT_MOST
         yield "Commands that wait", base.number_of(waiting, whole)
         yield "Commands in flight", base.number_of(under_way, whole)
-
-
-def commands_covered(hold: LegalHold) -> tuple[int, int]:
-    """(waiting, under way): commands of the tenant that a hold which is not placed yet would cover."""
-    with transaction.atomic(), limited(BUDGET_MS), connection.cursor() as cursor:
-        cursor.execute(
-            sqlfiles.read(inflight.__file__, "scope_covers.sql"),
-            {
-                "tenant": hold.tenant_id,
-                "buckets": hold.bucket_ids,
-                "prefixes": hold.prefixes,
-                "classes": hold.retention_classes,
-                "stored_from": hold.stored_from,
-                "stored_to": hold.stored_to,
-                "limit": COUNTED_AT_MOST + 1,
-            },
-        )
-        waiting, under_way = cursor.fetchone()
-        return waiting, under_way

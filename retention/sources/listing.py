@@ -70,18 +70,10 @@ def sync(
     until = time.monotonic() + budget_seconds
     with catalogue.exclusive(bucket):
         run = begin(bucket, prefix)
+        run.bucket = bucket  # the caller's own, so that it says what was observed
         try:
-            observe_bucket(bucket, place, store)
-            lifecycle.observe(bucket, place, store)
-            rules = BucketRules.of(bucket)
-            begun = run.pages
-            for page in pages(store, place, prefix=prefix, after=run.after_key):
-                if (
-                    run.pages > begun and time.monotonic() > until
-                ):  # there is more, and this slice has not been for nothing
-                    return run
-                record_page(run, page, rules)
-                tell(run)
+            if not record_pages(run, place, store, until, tell):
+                return run
         except StorageError as error:
             raise SyncInterrupted(
                 f"Bucket {bucket.name} cannot be listed: {error}. {run.versions} versions are recorded; "
@@ -99,6 +91,22 @@ def sync(
         catalogue.analyse()
     run.refresh_from_db()
     return run
+
+
+def record_pages(run: CatalogueSync, place: BucketRef, store: ObjectStore, until: float, tell: Progress) -> bool:
+    """Record page after page until the listing, or the time, is at its end: whether it is the listing's.
+
+    At least one page is recorded, so that no slice is for nothing.
+    """
+    observe_bucket(run.bucket, place, store)
+    lifecycle.observe(run.bucket, place, store)
+    rules, begun = BucketRules.of(run.bucket), run.pages
+    for page in pages(store, place, prefix=run.prefix, after=run.after_key):
+        if run.pages > begun and time.monotonic() > until:
+            return False
+        record_page(run, page, rules)
+        tell(run)
+    return True
 
 
 def begin(bucket: Bucket, prefix: str) -> CatalogueSync:

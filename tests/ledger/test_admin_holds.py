@@ -11,7 +11,6 @@ from django.urls import reverse
 from cleanup_project.base import clock, notices
 from cleanup_project.base.models import AuditEvent, User
 from ledger import claim, inflight
-from ledger.admin.holds import commands_covered
 from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import CleanupCommand, HoldReport, Request
 from retention.models import Bucket, LegalHold, Tenant
@@ -149,6 +148,6 @@ def test_what_is_counted_before_placing_is_what_placing_finds(
     tenant = Tenant.objects.create(code="other", name="Other") if elsewhere == "tenant" else world.tenant
     bucket = Bucket.objects.create(name="other") if elsewhere == "bucket" else world.bucket
     placed = hold(tenant, bucket, "", by=world.people["compliance"], **fields)
-    assert commands_covered(placed) == (waiting, under_way)
+    assert inflight.would_cover(placed) == (waiting, under_way)
     assert len(inflight.waiting(placed.pk)) == waiting
     assert inflight.report(placed.pk).in_flight == under_way
