@@ -16,7 +16,6 @@ from retention import policies, preview
 from retention.models import Bucket, ImpactPreview, PolicyRevision, Tenant
 
 ESTIMATES: Final = 9
-BATCH: Final = 1_000_000
 STORED: Final = "now() - interval '60 days' * random()"
 
 
@@ -27,8 +26,8 @@ def run(*, rows: int) -> Result:
         tenant = Tenant.objects.create(code="bench", name="Benchmark", shortening_delay_hours=0)
         bucket = Bucket.objects.create(name="bench")
         published = world.policy(tenant, bucket, "bench", "media/")
-        for first in range(1, rows + 1, BATCH):
-            world.add_originals(tenant, bucket, first=first, last=min(first + BATCH - 1, rows), stored_at=STORED)
+        with world.filling():
+            world.add_originals(tenant, bucket, first=1, last=rows, stored_at=STORED)
         world.settle()
         return measure(shorter(published, author), author, rows)
 
