@@ -52,7 +52,7 @@ def large(tenant: Tenant, bucket: Bucket, manager: User, second_manager: User) -
                 """,
                 [f"{key}:", ROWS // 2, part.pk],
             )
-        cursor.execute("ANALYZE retention_objectversion, ledger_manifestitem")
+        cursor.execute("ANALYZE")
     return run
 
 

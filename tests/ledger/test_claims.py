@@ -104,7 +104,7 @@ def test_a_claim_reads_the_partial_index_however_many_commands_are_not_due(tenan
     commands(tenant, bucket, 60_000, priority=2, due="now() + n * interval '1 s'")
     commands(other, bucket, 30_000, priority=1, due="now() + n * interval '1 s'")
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE ledger_cleanupcommand, ledger_turn")
+        cursor.execute("ANALYZE")
     claimed = {
         "bucket": bucket.pk,
         "tenant": tenant.pk,
