@@ -150,7 +150,8 @@ def claim_from(endpoint_id: int, limit: int) -> list[Claimed]:
         if endpoint is None:
             return []
         try:
-            keys = [vault.unseal(bytes(each.key_encrypted)) for each in endpoint.secrets.live()]
+            secrets = list(endpoint.secrets.live())
+            keys = [vault.unseal(bytes(each.key_encrypted)) for each in secrets]
         except vault.VaultError as error:
             # Nobody's delivery is charged for what is our own fault.
             log.error("endpoint has a secret that cannot be opened", endpoint=endpoint.pk, error=str(error))
@@ -167,7 +168,13 @@ def claim_from(endpoint_id: int, limit: int) -> list[Claimed]:
                 return []
             cursor.execute(
                 sqlfiles.read(__file__, "claim.sql"),
-                {"endpoint": endpoint_id, "limit": free, "lease": LEASE, "url": without_query(endpoint.url)},
+                {
+                    "endpoint": endpoint_id,
+                    "keys": [each.pk for each in secrets],
+                    "limit": free,
+                    "lease": LEASE,
+                    "url": without_query(endpoint.url),
+                },
             )
             return [claimed_of(endpoint, keys, row) for row in cursor.fetchall()]
 

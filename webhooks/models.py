@@ -11,6 +11,8 @@ from django.db.models import F, Func, Q
 from django.db.models.functions import Now
 from django.db.models.lookups import LessThanOrEqual
 
+from webhooks.limits import IN_FLIGHT
+
 BODY_LIMIT = 64 * 1024
 ERROR_LIMIT = 500
 RESPONSE_LIMIT = 4096
@@ -98,13 +100,43 @@ class OutboxEvent(models.Model):
         return self.event_id
 
 
+class DetailedBody(models.Model):
+    """An event's body for endpoints that ask for object keys, frozen with it. Apart, so that it can be forgotten earlier."""
+
+    event = models.OneToOneField(OutboxEvent, on_delete=models.PROTECT, db_constraint=False, related_name="detailed")
+    body = models.BinaryField()
+    body_sha256 = models.BinaryField(max_length=32)
+
+    class Meta:
+        verbose_name = "body with object keys"
+        verbose_name_plural = "bodies with object keys"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(body_sha256=Func(F("body"), function="sha256", output_field=models.BinaryField())),
+                name="detailed_body_digest",
+            ),
+            models.CheckConstraint(
+                condition=LessThanOrEqual(
+                    Func(F("body"), function="octet_length", output_field=models.IntegerField()), BODY_LIMIT
+                ),
+                name="detailed_body_limit",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"body of {self.event_id} with object keys"
+
+
 class EndpointQuerySet(models.QuerySet["Endpoint"]):
     def enabled(self) -> "EndpointQuerySet":
         return self.filter(disabled_at=None)
 
 
 class Endpoint(models.Model):
-    """Where one tenant's events are posted. Disabled, it still gets deliveries: they wait until it is enabled."""
+    """Where one tenant's events are posted. Disabled, it still gets deliveries: they wait until it is enabled.
+
+    What a person decides stands first; the health below it is what attempts have shown, and `health` is its sole writer.
+    """
 
     tenant = models.CharField(max_length=63, validators=[TENANT], help_text="The tenant's code.")
     name = models.CharField(max_length=100)
@@ -113,10 +145,41 @@ class Endpoint(models.Model):
         models.CharField(max_length=64, validators=[EVENT_TYPE]),
         help_text="Event types, such as media.deleted; * is every type, an empty list is refused.",
     )
+    include_keys = models.BooleanField(
+        "object keys",
+        default=False,
+        help_text="Tell bucket, key and version id of each object. Without, bodies hold nothing that could be personal.",
+    )
+    duplicate_is_success = models.BooleanField(
+        "409 is an acknowledgement", default=False, help_text="For a receiver that answers 409 to an event that it has."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     disabled_at = models.DateTimeField(null=True, blank=True)
+    disabled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="Empty: the rules did it.",
+    )  # fmt: skip
     disabled_reason = models.TextField(blank=True)
+    retired_at = models.DateTimeField(null=True, blank=True, help_text="It is owed nothing more, for ever.")
+
+    failing_since = models.DateTimeField(
+        null=True, editable=False, help_text="The first failure after its last success."
+    )
+    circuit_step = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text="0: closed; else opened so often."
+    )
+    open_until = models.DateTimeField(null=True, editable=False, help_text="While the circuit is open: its next probe.")
+    paused_until = models.DateTimeField(
+        null=True, editable=False, help_text="The endpoint asked for time: 429, Retry-After."
+    )
+    concurrency = models.PositiveSmallIntegerField(default=IN_FLIGHT, editable=False)
+    concurrency_cut_at = models.DateTimeField(null=True, editable=False)
+    resumed_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="Since it was enabled it has been catching up; sends are paid from here on.",
+    )
 
     objects = EndpointQuerySet.as_manager()
 
@@ -135,6 +198,14 @@ class Endpoint(models.Model):
                 | (Q(disabled_at__isnull=False) & ~Q(disabled_reason="")),
                 name="endpoint_disabled_with_reason",
             ),
+            models.CheckConstraint(
+                condition=Q(retired_at=None) | Q(disabled_at__isnull=False), name="endpoint_retired_is_disabled"
+            ),
+            models.CheckConstraint(
+                condition=Q(circuit_step=0, open_until=None) | Q(circuit_step__gt=0, open_until__isnull=False),
+                name="endpoint_circuit",
+            ),
+            models.CheckConstraint(condition=Q(concurrency__range=(1, IN_FLIGHT)), name="endpoint_concurrency"),
         ]
 
     def __str__(self) -> str:
@@ -175,7 +246,9 @@ class EndpointSecret(models.Model):
 class Delivery(models.Model):
     """One event on its way to one endpoint. Of each (endpoint, lane) only the head, the lowest open one, is ever due.
 
-    Bulk rows: a foreign key that the database checks would take a tenth of an emit's time, and events are never deleted.
+    A redelivery that a person asked for is a row of its own, in a later round and in no lane: it neither waits nor is
+    waited for. Bulk rows: a foreign key that the database checks would take a tenth of an emit's time, and events are
+    never deleted.
     """
 
     class State(models.TextChoices):
@@ -191,7 +264,14 @@ class Delivery(models.Model):
         Endpoint, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="deliveries"
     )
     tenant = models.CharField(max_length=63)
-    lane = models.ForeignKey(Lane, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    round = models.PositiveIntegerField(default=0, help_text="0: owed since the event; else the redelivery's number.")
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, db_constraint=False, db_index=False,
+        related_name="+",
+    )  # fmt: skip
+    lane = models.ForeignKey(
+        Lane, null=True, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
     sequence = models.BigIntegerField()
     state = models.CharField(max_length=9, choices=State, default=State.PENDING)
     due_at = DueField(help_text="Empty: it waits behind an earlier event of its subject.")
@@ -208,7 +288,12 @@ class Delivery(models.Model):
         ordering = ["-id"]
         verbose_name_plural = "deliveries"
         constraints = [
-            models.UniqueConstraint(fields=["event", "endpoint"], name="delivery_once"),
+            models.UniqueConstraint(fields=["event", "endpoint", "round"], name="delivery_once"),
+            models.CheckConstraint(
+                condition=Q(round=0, lane__isnull=False, requested_by=None)
+                | Q(round__gt=0, lane=None, requested_by__isnull=False),
+                name="delivery_round",
+            ),
             # Also how a lane's head is found.
             models.UniqueConstraint(
                 fields=["endpoint", "lane", "sequence"], condition=Q(state="pending"), name="delivery_open"
@@ -234,8 +319,50 @@ class Delivery(models.Model):
         return f"{self.event_id} to {self.endpoint_id}"
 
 
-class DeliveryAttempt(models.Model):
+class Exchange(models.Model):
     """One POST: written before it is sent, finished once. One that stays unfinished is what a crash leaves behind."""
+
+    started_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True, blank=True)
+    url = models.CharField("URL", max_length=2000, help_text="As it was then, without its query.")
+    key_ids = ArrayField(
+        models.BigIntegerField(), default=list, help_text="The secrets that signed it, the newest first."
+    )
+    peer = models.CharField(max_length=45, blank=True, help_text="The address that was connected to.")
+    status = models.PositiveSmallIntegerField(null=True, blank=True)
+    failure_class = models.CharField(max_length=32, blank=True)
+    error = models.CharField(max_length=ERROR_LIMIT, blank=True)
+    headers = models.JSONField(null=True, blank=True, help_text="Of the answer; a few, as they may help.")
+    response = models.BinaryField(max_length=RESPONSE_LIMIT, null=True, blank=True)
+    bytes_read = models.PositiveIntegerField(null=True, blank=True)
+    truncated = models.BooleanField(null=True, help_text="The body went on.")
+    reused = models.BooleanField(null=True, help_text="Sent over a connection that was open already.")
+    resent = models.BooleanField(null=True, help_text="That connection was dead, so it was sent again on a new one.")
+    dns_ms = models.PositiveIntegerField(null=True, blank=True)
+    connect_ms = models.PositiveIntegerField(null=True, blank=True)
+    tls_ms = models.PositiveIntegerField(null=True, blank=True)
+    first_byte_ms = models.PositiveIntegerField(null=True, blank=True, help_text="From the request to the status line.")
+    milliseconds = models.PositiveIntegerField(null=True, blank=True, help_text="In all.")
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.CheckConstraint(
+                condition=LessThanOrEqual(
+                    Func(F("response"), function="octet_length", output_field=models.IntegerField()), RESPONSE_LIMIT
+                ),
+                name="%(class)s_response_limit",
+            ),
+            models.CheckConstraint(
+                condition=Q(finished_at=None, status=None, failure_class="", error="", response=None, milliseconds=None)
+                | Q(finished_at__isnull=False, milliseconds__isnull=False),
+                name="%(class)s_finished_whole",
+            ),
+        ]
+
+
+class DeliveryAttempt(Exchange):
+    """One attempt of a delivery. `is_probe`: the circuit was open, and this one asked whether it can close."""
 
     delivery = models.ForeignKey(Delivery, on_delete=models.PROTECT, db_index=False, related_name="attempt_rows")
     endpoint = models.ForeignKey(
@@ -243,36 +370,41 @@ class DeliveryAttempt(models.Model):
     )
     number = models.PositiveIntegerField()
     token = models.BigIntegerField()
-    started_at = models.DateTimeField(db_default=Now())
-    finished_at = models.DateTimeField(null=True, blank=True)
-    url = models.CharField("URL", max_length=2000, help_text="As it was then, without its query.")
-    status = models.PositiveSmallIntegerField(null=True, blank=True)
-    failure_class = models.CharField(max_length=32, blank=True)
-    error = models.CharField(max_length=ERROR_LIMIT, blank=True)
-    response = models.BinaryField(max_length=RESPONSE_LIMIT, null=True, blank=True)
-    milliseconds = models.PositiveIntegerField(null=True, blank=True)
+    is_probe = models.BooleanField(default=False)
 
-    class Meta:
+    class Meta(Exchange.Meta):
         ordering = ["-id"]
         verbose_name = "delivery attempt"
         constraints = [
             models.UniqueConstraint(fields=["delivery", "token"], name="attempt_token"),
-            models.CheckConstraint(
-                condition=LessThanOrEqual(
-                    Func(F("response"), function="octet_length", output_field=models.IntegerField()), RESPONSE_LIMIT
-                ),
-                name="attempt_response_limit",
-            ),
-            models.CheckConstraint(
-                condition=Q(finished_at=None, status=None, failure_class="", error="", response=None, milliseconds=None)
-                | Q(finished_at__isnull=False, milliseconds__isnull=False),
-                name="attempt_finished_whole",
-            ),
+            *Exchange.Meta.constraints,
         ]
         indexes = [
             # What an endpoint has in flight: started, not finished, within the lease.
             models.Index(fields=["endpoint", "started_at"], condition=Q(finished_at=None), name="attempt_in_flight"),
+            # What an endpoint answered last, from which its health is judged.
+            models.Index(
+                fields=["endpoint", "-finished_at"], condition=Q(finished_at__isnull=False), name="attempt_answers"
+            ),
         ]
 
     def __str__(self) -> str:
         return f"attempt {self.number} of delivery {self.delivery_id}"
+
+
+class Ping(Exchange):
+    """A signed `endpoint.ping` that a person sent: without a 2xx to one, no endpoint is enabled. It is no event of a lane."""
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="pings")
+    event_id = models.CharField(max_length=64, db_collation="C")
+    sent_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+
+    class Meta(Exchange.Meta):
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["event_id"], name="ping_event_id_unique"),
+            *Exchange.Meta.constraints,
+        ]
+
+    def __str__(self) -> str:
+        return f"ping {self.pk} of {self.endpoint}"

@@ -4,8 +4,8 @@ No redirects, no proxies of the environment, no ~/.netrc, no cookies: a receiver
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Final
 
@@ -37,13 +37,28 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of it; `failure_class` is empty for a 2xx, else a word of WEBHOOK_FAILURES in docs/webhooks.md."""
+    """What came of it; `failure_class` is empty for a 2xx, else a class of `webhooks.failures`.
+
+    Times are milliseconds, None for a step that did not happen. `retry_after` is what the endpoint asked for, in seconds.
+    `headers` are the few that attempts keep; `bytes_read` counts the body, of which `response` is the beginning.
+    """
 
     status: int | None
     failure_class: str
     error: str
     response: bytes
     milliseconds: int
+    retry_after: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bytes_read: int = 0
+    truncated: bool = False
+    peer: str = ""
+    reused: bool = False
+    resent: bool = False
+    dns_ms: int | None = None
+    connect_ms: int | None = None
+    tls_ms: int | None = None
+    first_byte_ms: int | None = None
 
 
 def session(threads: int) -> Connections:

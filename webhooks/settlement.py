@@ -9,7 +9,7 @@ from cleanup_project.base import queue
 
 
 def settle(event_ids: Iterable[int]) -> int:
-    """Settle those of the events whose deliveries are all delivered or cancelled; returns how many.
+    """Settle those of the events whose deliveries are all delivered, at last by a redelivery, or cancelled; returns how many.
 
     In a transaction of its own, after the one that ended a delivery: two that end at once each see the other open.
     """
@@ -27,7 +27,12 @@ def settle(event_ids: Iterable[int]) -> int:
             UPDATE webhooks_outboxevent e SET settled_at = statement_timestamp()
             WHERE e.id = ANY(%s::bigint[]) AND e.settled_at IS NULL AND NOT EXISTS (
                 SELECT FROM webhooks_delivery d
-                WHERE d.event_id = e.id AND d.state NOT IN ('delivered', 'cancelled')
+                WHERE d.event_id = e.id AND d.round = 0 AND d.state NOT IN ('delivered', 'cancelled')
+                    AND NOT EXISTS (
+                        SELECT FROM webhooks_delivery again
+                        WHERE again.event_id = e.id AND again.endpoint_id = d.endpoint_id AND again.round > 0
+                            AND again.state = 'delivered'
+                    )
             )
             """,
             [wanted],

@@ -42,7 +42,7 @@ from tests.ledger.acting import build
 from tests.ledger.parking import dead
 from tests.web import quick_pages, url  # noqa: F401
 from webhooks import endpoints
-from webhooks.models import Delivery, DeliveryAttempt, EndpointSecret, Lane
+from webhooks.models import Delivery, DeliveryAttempt, DetailedBody, EndpointSecret, Lane, Ping
 
 REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
 PEOPLE = (User, Group)
@@ -50,8 +50,8 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, CommandSummary, CommandTarget, Control, Decision, EndpointSecret, ErasureTarget, Incident, InFlight, Lane,
-    OutcomeTally, Pace, ReceiptLocator, Request, RunTally, StopReport, TenantSalt, Turn,
+    Attempt, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret, ErasureTarget, Incident,
+    InFlight, Lane, OutcomeTally, Pace, Ping, ReceiptLocator, Request, RunTally, StopReport, TenantSalt, Turn,
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('tenant', models.CharField(max_length=63)),
+                ('round', models.PositiveIntegerField(default=0, help_text="0: owed since the event; else the redelivery's number.")),
                 ('sequence', models.BigIntegerField()),
                 ('state', models.CharField(choices=[('pending', 'Pending'), ('delivered', 'Delivered'), ('dead', 'Dead'), ('cancelled', 'Cancelled')], default='pending', max_length=9)),
                 ('due_at', webhooks.models.DueField(help_text='Empty: it waits behind an earlier event of its subject.')),
@@ -35,6 +36,7 @@ class Migration(migrations.Migration):
                 ('last_error', models.CharField(blank=True, max_length=500)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('cancel_reason', models.TextField(blank=True)),
+                ('requested_by', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
                 'verbose_name_plural': 'deliveries',
@@ -49,10 +51,21 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=100)),
                 ('url', models.CharField(max_length=2000, validators=[django.core.validators.RegexValidator('\\Ahttps?://[A-Za-z0-9.:\\[\\]_-]+([/?][!\\"$-\\[\\]-~]*)?\\Z', 'Write https://host/path in ASCII, without user name, password, fragment (#), backslash or blanks.')], verbose_name='URL')),
                 ('event_types', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64, validators=[django.core.validators.RegexValidator('\\A(\\*|[a-z][a-z0-9_]*(\\.[a-z0-9_]+)*)\\Z', 'Write an event type such as media.deleted, or * for every type.')]), help_text='Event types, such as media.deleted; * is every type, an empty list is refused.', size=None)),
+                ('include_keys', models.BooleanField(default=False, help_text='Tell bucket, key and version id of each object. Without, bodies hold nothing that could be personal.', verbose_name='object keys')),
+                ('duplicate_is_success', models.BooleanField(default=False, help_text='For a receiver that answers 409 to an event that it has.', verbose_name='409 is an acknowledgement')),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('disabled_at', models.DateTimeField(blank=True, null=True)),
                 ('disabled_reason', models.TextField(blank=True)),
+                ('retired_at', models.DateTimeField(blank=True, help_text='It is owed nothing more, for ever.', null=True)),
+                ('failing_since', models.DateTimeField(editable=False, help_text='The first failure after its last success.', null=True)),
+                ('circuit_step', models.PositiveSmallIntegerField(default=0, editable=False, help_text='0: closed; else opened so often.')),
+                ('open_until', models.DateTimeField(editable=False, help_text='While the circuit is open: its next probe.', null=True)),
+                ('paused_until', models.DateTimeField(editable=False, help_text='The endpoint asked for time: 429, Retry-After.', null=True)),
+                ('concurrency', models.PositiveSmallIntegerField(default=32, editable=False)),
+                ('concurrency_cut_at', models.DateTimeField(editable=False, null=True)),
+                ('resumed_at', models.DateTimeField(editable=False, help_text='Since it was enabled it has been catching up; sends are paid from here on.', null=True)),
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('disabled_by', models.ForeignKey(blank=True, help_text='Empty: the rules did it.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
                 'ordering': ['tenant', 'name'],
@@ -62,22 +75,35 @@ class Migration(migrations.Migration):
             name='DeliveryAttempt',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('token', models.BigIntegerField()),
                 ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('url', models.CharField(help_text='As it was then, without its query.', max_length=2000, verbose_name='URL')),
+                ('key_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), default=list, help_text='The secrets that signed it, the newest first.', size=None)),
+                ('peer', models.CharField(blank=True, help_text='The address that was connected to.', max_length=45)),
                 ('status', models.PositiveSmallIntegerField(blank=True, null=True)),
                 ('failure_class', models.CharField(blank=True, max_length=32)),
                 ('error', models.CharField(blank=True, max_length=500)),
+                ('headers', models.JSONField(blank=True, help_text='Of the answer; a few, as they may help.', null=True)),
                 ('response', models.BinaryField(blank=True, max_length=4096, null=True)),
-                ('milliseconds', models.PositiveIntegerField(blank=True, null=True)),
+                ('bytes_read', models.PositiveIntegerField(blank=True, null=True)),
+                ('truncated', models.BooleanField(help_text='The body went on.', null=True)),
+                ('reused', models.BooleanField(help_text='Sent over a connection that was open already.', null=True)),
+                ('resent', models.BooleanField(help_text='That connection was dead, so it was sent again on a new one.', null=True)),
+                ('dns_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('connect_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('tls_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('first_byte_ms', models.PositiveIntegerField(blank=True, help_text='From the request to the status line.', null=True)),
+                ('milliseconds', models.PositiveIntegerField(blank=True, help_text='In all.', null=True)),
+                ('number', models.PositiveIntegerField()),
+                ('token', models.BigIntegerField()),
+                ('is_probe', models.BooleanField(default=False)),
                 ('delivery', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='attempt_rows', to='webhooks.delivery')),
                 ('endpoint', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.endpoint')),
             ],
             options={
                 'verbose_name': 'delivery attempt',
                 'ordering': ['-id'],
+                'abstract': False,
             },
         ),
         migrations.AddField(
@@ -111,7 +137,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='delivery',
             name='lane',
-            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.lane'),
+            field=models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='webhooks.lane'),
         ),
         migrations.CreateModel(
             name='OutboxEvent',
@@ -137,10 +163,55 @@ class Migration(migrations.Migration):
                 'ordering': ['-id'],
             },
         ),
+        migrations.CreateModel(
+            name='DetailedBody',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('body', models.BinaryField()),
+                ('body_sha256', models.BinaryField(max_length=32)),
+                ('event', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='detailed', to='webhooks.outboxevent')),
+            ],
+            options={
+                'verbose_name': 'body with object keys',
+                'verbose_name_plural': 'bodies with object keys',
+            },
+        ),
         migrations.AddField(
             model_name='delivery',
             name='event',
             field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='deliveries', to='webhooks.outboxevent'),
+        ),
+        migrations.CreateModel(
+            name='Ping',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('url', models.CharField(help_text='As it was then, without its query.', max_length=2000, verbose_name='URL')),
+                ('key_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), default=list, help_text='The secrets that signed it, the newest first.', size=None)),
+                ('peer', models.CharField(blank=True, help_text='The address that was connected to.', max_length=45)),
+                ('status', models.PositiveSmallIntegerField(blank=True, null=True)),
+                ('failure_class', models.CharField(blank=True, max_length=32)),
+                ('error', models.CharField(blank=True, max_length=500)),
+                ('headers', models.JSONField(blank=True, help_text='Of the answer; a few, as they may help.', null=True)),
+                ('response', models.BinaryField(blank=True, max_length=4096, null=True)),
+                ('bytes_read', models.PositiveIntegerField(blank=True, null=True)),
+                ('truncated', models.BooleanField(help_text='The body went on.', null=True)),
+                ('reused', models.BooleanField(help_text='Sent over a connection that was open already.', null=True)),
+                ('resent', models.BooleanField(help_text='That connection was dead, so it was sent again on a new one.', null=True)),
+                ('dns_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('connect_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('tls_ms', models.PositiveIntegerField(blank=True, null=True)),
+                ('first_byte_ms', models.PositiveIntegerField(blank=True, help_text='From the request to the status line.', null=True)),
+                ('milliseconds', models.PositiveIntegerField(blank=True, help_text='In all.', null=True)),
+                ('event_id', models.CharField(db_collation='C', max_length=64)),
+                ('endpoint', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='pings', to='webhooks.endpoint')),
+                ('sent_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['-id'],
+                'abstract': False,
+            },
         ),
         migrations.AddConstraint(
             model_name='endpoint',
@@ -162,9 +233,25 @@ class Migration(migrations.Migration):
             model_name='endpoint',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('disabled_at', None), ('disabled_reason', '')), models.Q(('disabled_at__isnull', False), models.Q(('disabled_reason', ''), _negated=True)), _connector='OR'), name='endpoint_disabled_with_reason'),
         ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(('retired_at', None), ('disabled_at__isnull', False), _connector='OR'), name='endpoint_retired_is_disabled'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('circuit_step', 0), ('open_until', None)), models.Q(('circuit_step__gt', 0), ('open_until__isnull', False)), _connector='OR'), name='endpoint_circuit'),
+        ),
+        migrations.AddConstraint(
+            model_name='endpoint',
+            constraint=models.CheckConstraint(condition=models.Q(('concurrency__range', (1, 32))), name='endpoint_concurrency'),
+        ),
         migrations.AddIndex(
             model_name='deliveryattempt',
             index=models.Index(condition=models.Q(('finished_at', None)), fields=['endpoint', 'started_at'], name='attempt_in_flight'),
+        ),
+        migrations.AddIndex(
+            model_name='deliveryattempt',
+            index=models.Index(condition=models.Q(('finished_at__isnull', False)), fields=['endpoint', '-finished_at'], name='attempt_answers'),
         ),
         migrations.AddConstraint(
             model_name='deliveryattempt',
@@ -172,11 +259,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='deliveryattempt',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='attempt_response_limit'),
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='deliveryattempt_response_limit'),
         ),
         migrations.AddConstraint(
             model_name='deliveryattempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='attempt_finished_whole'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='deliveryattempt_finished_whole'),
         ),
         migrations.AddIndex(
             model_name='outboxevent',
@@ -198,6 +285,14 @@ class Migration(migrations.Migration):
             model_name='outboxevent',
             constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='event_body_limit'),
         ),
+        migrations.AddConstraint(
+            model_name='detailedbody',
+            constraint=models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='detailed_body_digest'),
+        ),
+        migrations.AddConstraint(
+            model_name='detailedbody',
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='detailed_body_limit'),
+        ),
         migrations.AddIndex(
             model_name='delivery',
             index=models.Index(condition=models.Q(('state', 'pending')), fields=['endpoint', 'due_at', 'id'], name='delivery_due'),
@@ -208,7 +303,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='delivery',
-            constraint=models.UniqueConstraint(fields=('event', 'endpoint'), name='delivery_once'),
+            constraint=models.UniqueConstraint(fields=('event', 'endpoint', 'round'), name='delivery_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('lane__isnull', False), ('requested_by', None), ('round', 0)), models.Q(('lane', None), ('requested_by__isnull', False), ('round__gt', 0)), _connector='OR'), name='delivery_round'),
         ),
         migrations.AddConstraint(
             model_name='delivery',
@@ -222,8 +321,24 @@ class Migration(migrations.Migration):
             model_name='delivery',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'cancelled'), models.Q(('cancel_reason', ''), _negated=True)), models.Q(models.Q(('state', 'cancelled'), _negated=True), ('cancel_reason', '')), _connector='OR'), name='delivery_cancelled_with_reason'),
         ),
+        migrations.AddConstraint(
+            model_name='ping',
+            constraint=models.UniqueConstraint(fields=('event_id',), name='ping_event_id_unique'),
+        ),
+        migrations.AddConstraint(
+            model_name='ping',
+            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='ping_response_limit'),
+        ),
+        migrations.AddConstraint(
+            model_name='ping',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='ping_finished_whole'),
+        ),
         sqlfiles.run(__file__, "event_guard.sql", undo="DROP FUNCTION guard_event() CASCADE"),
         sqlfiles.run(__file__, "delivery_guard.sql", undo="DROP FUNCTION guard_delivery() CASCADE"),
-        sqlfiles.run(__file__, "attempt_guard.sql", undo="DROP FUNCTION guard_attempt() CASCADE"),
+        sqlfiles.run(
+            __file__,
+            "attempt_guard.sql",
+            undo="DROP FUNCTION guard_attempt() CASCADE; DROP FUNCTION guard_ping() CASCADE",
+        ),
         sqlfiles.run(__file__, "storage.sql", undo=""),
     ]

@@ -1,4 +1,4 @@
--- Parameters: endpoint bigint, "limit" int, lease (seconds), url text (as attempts keep it).
+-- Parameters: endpoint bigint, keys bigint[], "limit" int, lease (seconds), url text (as attempts keep it).
 -- now() and the literal state let the partial index bound the search; leased heads are skipped, at most as many as may be in
 -- flight. The lease columns are in no index, so that the update stays on its page.
 WITH head AS MATERIALIZED (
@@ -15,8 +15,9 @@ claimed AS (
     RETURNING d.id, d.event_id, d.lane_id, d.due_at, d.lease_token, d.attempts
 ),
 started AS (
-    INSERT INTO webhooks_deliveryattempt (delivery_id, endpoint_id, number, token, started_at, url, failure_class, error)
-    SELECT id, %(endpoint)s, lease_token, lease_token, now(), %(url)s, '', '' FROM claimed
+    INSERT INTO webhooks_deliveryattempt (delivery_id, endpoint_id, number, token, is_probe, started_at, url, key_ids, peer,
+        failure_class, error)
+    SELECT id, %(endpoint)s, lease_token, lease_token, false, now(), %(url)s, %(keys)s, '', '', '' FROM claimed
     RETURNING id, delivery_id, number
 )
 SELECT

@@ -5,7 +5,7 @@ WITH subscription AS MATERIALIZED (
     SELECT t.type, e.id AS endpoint_id
     FROM unnest(%(types)b::text[]) AS t (type)
     JOIN webhooks_endpoint e ON t.type = ANY (e.event_types) OR e.event_types = '{*}'
-    WHERE e.tenant = %(tenant)b
+    WHERE e.tenant = %(tenant)b AND e.retired_at IS NULL
 ),
 event AS (
     INSERT INTO webhooks_outboxevent (
@@ -29,11 +29,11 @@ owed AS (
 ),
 delivery AS (
     INSERT INTO webhooks_delivery (
-        event_id, endpoint_id, tenant, lane_id, sequence, state, due_at, attempts, lease_token, last_class, last_error,
+        event_id, endpoint_id, tenant, round, lane_id, sequence, state, due_at, attempts, lease_token, last_class, last_error,
         cancel_reason
     )
     SELECT
-        o.id, o.endpoint_id, %(tenant)b, o.lane_id, o.sequence, 'pending',
+        o.id, o.endpoint_id, %(tenant)b, 0, o.lane_id, o.sequence, 'pending',
         CASE
             -- Only the head of a lane is due; what stands behind it waits at infinity until it is promoted.
             -- A subselect with ORDER BY and LIMIT probes the index for each lane; a join could read the whole table.
