@@ -7,6 +7,7 @@ nothing else.
 import base64
 import os
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -42,6 +43,25 @@ def env_int(name: str, default: int) -> int:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_ports(name: str, default: str) -> list[int]:
+    ports = env_list(name, default)
+    if not ports or not all(port.isascii() and port.isdigit() and 0 < int(port) < 65_536 for port in ports):
+        raise ImproperlyConfigured(f"{name} must be a comma list of ports from 1 to 65535; it is {','.join(ports)!r}.")
+    return [int(port) for port in ports]
+
+
+def env_networks(name: str) -> list[str]:
+    networks = env_list(name)
+    for network in networks:
+        try:
+            ip_network(network)
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"{name} must be a comma list of networks such as 10.1.0.0/16: {error}."
+            ) from None
+    return networks
 
 
 def env_keys(name: str) -> list[str]:
@@ -228,7 +248,9 @@ X_FRAME_OPTIONS = "DENY"
 # Webhooks. Plain http and addresses of one's own network are for the demo, for tests and for a network that is trusted:
 # `check --deploy` (webhooks.E001) fails on both.
 WEBHOOK_ALLOW_HTTP = env_bool("WEBHOOK_ALLOW_HTTP")
-WEBHOOK_ALLOW_CIDRS = env_list("WEBHOOK_ALLOW_CIDRS")
+WEBHOOK_ALLOW_CIDRS = env_networks("WEBHOOK_ALLOW_CIDRS")
+WEBHOOK_PORTS = env_ports("WEBHOOK_PORTS", "443,8443")  # every port where plain http is allowed
+WEBHOOK_EGRESS_PROXY = env_str("WEBHOOK_EGRESS_PROXY").strip()  # webhooks.E003 checks it
 WEBHOOKS_SETTLED_TASK = "ledger.tasks.notify"  # rung when events were settled
 HOLD_PLACED_TASK = "ledger.tasks.hold_placed"  # rung with each new legal hold
 STOP_PRESSED_TASK = "ledger.tasks.stop_pressed"  # rung each time the stop switch is pressed

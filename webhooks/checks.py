@@ -1,6 +1,7 @@
 """System checks of webhooks."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -35,3 +36,27 @@ def chain(**_: Any) -> list[CheckMessage]:
             id="webhooks.E002",
         )
     ]
+
+
+@register()
+def egress_proxy(**_: Any) -> list[CheckMessage]:
+    """webhooks.E003: a proxy that cannot be used stops every webhook, so it is found before the first one."""
+    if not settings.WEBHOOK_EGRESS_PROXY or is_proxy(settings.WEBHOOK_EGRESS_PROXY):
+        return []
+    return [
+        Error(
+            "WEBHOOK_EGRESS_PROXY is not the URL of a proxy.",  # which may hold a password
+            hint="Write http://host:port or https://host:port, before the host user:password@ where it asks for them.",
+            id="webhooks.E003",
+        )
+    ]
+
+
+def is_proxy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        has_place = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    is_plain = parts.path in {"", "/"} and not parts.query and not parts.fragment and " " not in url
+    return parts.scheme in {"http", "https"} and has_place and is_plain

@@ -110,7 +110,9 @@ class Cluster:
         connections.close_all()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             [sys.executable, str(settings.BASE_DIR / "manage.py"), "qcluster", "--skip-checks"],  # ours have passed
-            env=os.environ | {"Q_CLUSTER_NAME": self.key, heartbeats.VARIABLE: str(self.row.pk)},
+            env={"RES_OPTIONS": "timeout:2 attempts:2"}
+            | os.environ
+            | {"Q_CLUSTER_NAME": self.key, heartbeats.VARIABLE: str(self.row.pk)},
             start_new_session=True,
             preexec_fn=end_with_supervisor,
         )

@@ -13,6 +13,7 @@ from webhooks import dispatch
 @pytest.fixture(autouse=True)
 def loopback(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.WEBHOOK_ALLOW_HTTP = True
+    settings.WEBHOOK_ALLOW_CIDRS = ["127.0.0.0/8"]
     settings.WEBHOOKS_SETTLED_TASK = ""
     monkeypatch.setattr(dispatch, "SOON", 0)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes a second

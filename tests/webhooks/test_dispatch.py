@@ -40,7 +40,6 @@ def test_what_is_sent_is_what_is_stored_and_what_is_signed(operator: User) -> No
         name: value for name, value in request.headers.items() if name not in {"webhook-timestamp", "webhook-signature"}
     } == {
         "host": inbox.url.split("/")[2],
-        "connection": "keep-alive",
         "accept": "*/*",
         "content-type": "application/json",
         "content-length": str(len(request.body)),
@@ -91,7 +90,7 @@ def test_a_retry_has_the_same_id_and_body_and_a_new_signature(operator: User, mo
             "pending",
             1,
             503,
-            "status",
+            "transient",
         )
         assert OutboxEvent.objects.get().settled_at is None
         assert run() == Dispatched()  # not before its time
@@ -169,9 +168,8 @@ def test_an_answer_is_kept_as_its_bytes(operator: User) -> None:
     [
         ("http://127.0.0.1:1/", "network"),
         ("https://127.0.0.1:1/", "network"),
-        ("http://does-not-exist.invalid/", "network"),
-        ("http://[::1/", "network"),
-        ("http://127.0.0.1:99999/", "network"),
+        ("http://[::1/", "blocked"),
+        ("http://127.0.0.1:99999/", "blocked"),
     ],
 )
 def test_no_answer_is_an_answer_too(url: str, failure: str, operator: User) -> None:
