@@ -11,6 +11,7 @@ from django.db.models import F, Func, Q
 from django.db.models.functions import Now
 from django.db.models.lookups import LessThanOrEqual
 
+from webhooks.eventtypes import EVENT_TYPES
 from webhooks.limits import IN_FLIGHT
 
 BODY_LIMIT = 64 * 1024
@@ -218,6 +219,9 @@ class Endpoint(models.Model):
             errors["url"] = "Use https: plain http would show every event to whoever listens on the way."
         if EVERY_TYPE in (self.event_types or []) and len(self.event_types) > 1:
             errors["event_types"] = "* already names every type: leave the others out."
+        unknown = sorted(set(self.event_types or []) - EVENT_TYPES.keys() - {EVERY_TYPE})
+        if unknown:
+            errors["event_types"] = f"No such event: {', '.join(unknown)}. There are {', '.join(EVENT_TYPES)}."
         if errors:
             raise ValidationError(errors)
 

@@ -19,7 +19,7 @@ FIELDS = {
     "tenant": "acme",
     "name": "Archive",
     "url": "https://example.org/hook",
-    "event_types": "media.deleted, media.held",
+    "event_types": "media.deleted, quarantine.entered",
 }
 
 
@@ -48,7 +48,7 @@ def test_an_operator_adds_an_endpoint_and_sees_its_secret_once(at_work: User, cl
     assert answer.status_code == 200
     assert "no-store" in answer["Cache-Control"]
     assert secret in answer.content.decode()
-    assert (made.event_types, made.created_by) == (["media.deleted", "media.held"], at_work)
+    assert (made.event_types, made.created_by) == (["media.deleted", "quarantine.entered"], at_work)
     assert len(signing.parse_secret(secret)) == 32
     assert secret.encode() not in bytes(EndpointSecret.objects.get().key_encrypted)
     assert "sessionid" not in answer.cookies

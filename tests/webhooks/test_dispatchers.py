@@ -198,7 +198,7 @@ def test_a_lost_acknowledgement_becomes_a_duplicate_that_the_receiver_suppresses
 
 
 def test_a_receiver_with_another_secret_refuses(operator: User, tmp_path: Path) -> None:
-    _, other = endpoint(operator, name="other", event_types=["media.other"])
+    _, other = endpoint(operator, name="other", event_types=["run.closed"])
     log = tmp_path / "received.jsonl"
     with demo.receiver(other, log, drop_first=False) as url:
         endpoint(operator, url)

@@ -131,7 +131,9 @@ def test_plain_http_needs_the_deployment_to_allow_it(operator: User, settings: A
         endpoint(operator, "http://example.org/")
 
 
-@pytest.mark.parametrize("types", [[], ["*", "media.deleted"], ["Media"], ["media deleted"], [""], ["media."]])
+@pytest.mark.parametrize(
+    "types", [[], ["*", "media.deleted"], ["Media"], ["media deleted"], [""], ["media."], ["media.burnt"]]
+)
 def test_event_types_are_named_and_an_empty_list_means_nothing(types: list[str], operator: User) -> None:
     with pytest.raises(ValidationError) as found:
         endpoint(operator, event_types=types)
