@@ -5,29 +5,42 @@ Webhooks (https://www.standardwebhooks.com); the members of one body are `data`,
 `subject`, `timestamp` and `type`.
 """
 
+import json
 from base64 import b32encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
-from django.db import connection
+from django.db import connection, transaction
 
-from cleanup_project.base import canonical, sqlfiles
+from cleanup_project.base import canonical, clock, queue, sqlfiles
+from webhooks.eventtypes import EVENT_TYPES
 from webhooks.models import BODY_LIMIT
 
 SCHEMA_VERSION: Final = 1
+KEYS_KEPT: Final = timedelta(days=30)
+CHUNK: Final = 1000
+
+
+class ObjectName(NamedTuple):
+    """One exact object version, by what may name people."""
+
+    bucket: str
+    key: str
+    version_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """Something to tell. `subject` is the lane: its events are delivered in order. `name` and `occurrence` make the id.
 
-    `data` is thin: identifiers, digests and outcome, nothing personal, since receivers keep what they get.
+    `data` is thin: identifiers, digests and outcome, nothing personal, since receivers keep what they get. `objects` is
+    called where an endpoint asks for object keys, and nowhere else.
     """
 
     type: str
@@ -36,6 +49,7 @@ class Notice:
     data: Mapping[str, Any] | canonical.Written
     occurrence: str = ""
     command_key: str = ""
+    objects: Callable[[], Sequence[ObjectName]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ def event_id(type: str, name: str, occurrence: str = "") -> str:
 
 
 def emit(tenant: str, notices: Sequence[Notice], *, at: datetime) -> list[Emitted]:
-    """Write events and the deliveries that they owe; returns them in the order of the notices.
+    """Write events and the deliveries that they owe, and ring for dispatch; returns them in the order of the notices.
 
     `at` is the time that the bodies carry: the database's, aware. An event that no endpoint subscribes to is settled at
     once; a disabled endpoint gets its deliveries, which wait. Emit once in a transaction, after its other locks: the
@@ -74,6 +88,9 @@ def emit(tenant: str, notices: Sequence[Notice], *, at: datetime) -> list[Emitte
         raise RuntimeError("outbox.emit needs the transaction of the act that it tells of.")
     if at.tzinfo is None:
         raise ValueError("The time of an event must be aware: take it from the database.")
+    unknown = {notice.type for notice in notices} - EVENT_TYPES.keys()
+    if unknown:
+        raise ValueError(f"No such event: {', '.join(sorted(unknown))}. Describe it in webhooks/eventtypes.py.")
     if not notices:
         return []
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
@@ -114,6 +131,7 @@ def write(
     ]
     digests = [sha256(each).digest() for each in bodies]
     # As one JSON text, which C writes and C reads: psycopg looks at every element of an array in Python.
+    detailed = with_objects(cursor, tenant, notices, ids, lanes, stamp)
     facts = canonical.text(
         [
             (each, notice.type, notice.subject, notice.name, notice.occurrence, notice.command_key, *lane)
@@ -130,25 +148,114 @@ def write(
             "facts": facts,
             "bodies": bodies,
             "digests": digests,
+            "detailed_ids": [each for each, _body in detailed],
+            "detailed": [told for _id, told in detailed],
         },
         # Planned anew each time: a plan kept from when the tables were empty would scan them for ever.
         prepare=False,
     )
-    rows = dict(cursor.fetchall())
+    rows, owed = dict[str, int](), False
+    for each, row, is_owed in cursor:
+        rows[each] = row
+        owed = owed or is_owed
+    if owed:
+        ring()
     return [
         Emitted(rows[each], each, sequence, digest)
         for each, (_lane, sequence), digest in zip(ids, lanes, digests, strict=True)
     ]
 
 
-def body(notice: Notice, id: str, sequence: int, stamp: str) -> bytes:
-    """The envelope as `canonical.encode` would write it, put together by hand: twice as fast for a thousand at once."""
-    told = (
+def envelope(notice: Notice, id: str, sequence: int, stamp: str) -> bytes:
+    """As `canonical.encode` would write it, put together by hand: twice as fast for a thousand at once."""
+    return (
         f'{{"data":{canonical.text(notice.data)},"id":"{id}","schema_version":{SCHEMA_VERSION},"sequence":{sequence},'
         f'"subject":{canonical.text(notice.subject)},"timestamp":"{stamp}","type":{canonical.text(notice.type)}}}'
     ).encode()
+
+
+def body(notice: Notice, id: str, sequence: int, stamp: str) -> bytes:
+    """The envelope, within its limit (ValueError)."""
+    told = envelope(notice, id, sequence, stamp)
     if len(told) > BODY_LIMIT:
         raise ValueError(
             f"The body of {notice.type} for {notice.name} has {len(told)} bytes; {BODY_LIMIT} is the limit."
         )
     return told
+
+
+def ring() -> None:
+    queue.wake("webhooks.tasks.dispatch")
+
+
+def with_objects(
+    cursor: psycopg.Cursor[Any],
+    tenant: str,
+    notices: Sequence[Notice],
+    ids: Sequence[str],
+    lanes: Sequence[tuple[int, int]],
+    stamp: str,
+) -> list[tuple[str, bytes]]:
+    """(event id, body with object keys) of those events that any endpoint asks for in that way."""
+    types = sorted({notice.type for notice in notices if notice.objects is not None})
+    if not types:
+        return []
+    cursor.execute(
+        """
+        SELECT t.type FROM unnest(%b::text[]) AS t (type) WHERE EXISTS (
+            SELECT FROM webhooks_endpoint e WHERE e.tenant = %b AND e.include_keys AND e.retired_at IS NULL
+                AND (t.type = ANY (e.event_types) OR e.event_types = '{*}'))
+        """,
+        [types, tenant],
+        prepare=False,
+    )
+    asked = {type for (type,) in cursor}
+    return [
+        (each, detailed_body(notice, notice.objects(), each, sequence, stamp))
+        for each, notice, (_lane, sequence) in zip(ids, notices, lanes, strict=True)
+        if notice.objects is not None and notice.type in asked
+    ]
+
+
+def detailed_body(notice: Notice, objects: Sequence[ObjectName], id: str, sequence: int, stamp: str) -> bytes:
+    """The body with as many of the objects as there is room for, in their order, and the number of those left out."""
+    told = json.loads(canonical.text(notice.data))
+
+    def listing(number: int, omitted: int) -> bytes:
+        data = told | {
+            "objects": [each._asdict() for each in objects[:number]],
+            "objects_omitted": omitted,
+        }
+        return envelope(replace(notice, data=data), id, sequence, stamp)
+
+    room = BODY_LIMIT - len(listing(0, len(objects))) + 1  # the first has no comma before it
+    number = 0
+    for each in objects:
+        room -= len(canonical.encode(each._asdict())) + 1
+        if room < 0:
+            break
+        number += 1
+    return listing(number, len(objects) - number)
+
+
+def forget_details(*, older_than: timedelta = KEYS_KEPT) -> int:
+    """Forget the bodies with object keys of events that were settled longer ago; returns how many.
+
+    The events stay, and whoever redelivers one sends it without object keys; while a redelivery is under way its body is
+    kept. Walks in short transactions, in order, up to the first chunk that is too young as a whole. Raises ValueError
+    below a day, which the database refuses as well.
+    """
+    if older_than < timedelta(days=1):
+        raise ValueError("Keep bodies with object keys for at least a day: receivers may ask for the event again.")
+    total: int = 0
+    after = 0
+    before = clock.now() - older_than
+    while True:
+        with transaction.atomic(), connection.cursor() as cursor:
+            parameters: dict[str, Any] = {"before": before, "after": after, "limit": CHUNK}
+            cursor.execute(sqlfiles.read(__file__, "forget_details.sql"), parameters)
+            read, forgotten, last, young = cursor.fetchone()
+        total += forgotten
+        if read < CHUNK or young:
+            return total
+        after = last

@@ -132,10 +132,10 @@ def test_nothing_is_emitted_for_nothing() -> None:
 
 def test_each_subscriber_is_owed_a_delivery_and_a_disabled_one_too(operator: User) -> None:
     every, _ = endpoint(operator)
-    one, _ = endpoint(operator, name="Search", event_types=["media.held"])
+    one, _ = endpoint(operator, name="Search", event_types=["hold.placed"])
     other, _ = endpoint(operator, name="Elsewhere", tenant="beta")
     endpoints.disable(endpoint=every, by=operator, reason="Moving house.")
-    deleted, held = tell(notice("a", "1"), notice("a", "2", type="media.held"))
+    deleted, held = tell(notice("a", "1"), notice("a", "2", type="hold.placed"))
     owed = set(Delivery.objects.values_list("event_id", "endpoint_id"))
     assert owed == {(deleted.id, every.pk), (held.id, every.pk), (held.id, one.pk)}
     # The first of each (endpoint, lane) is its head, whatever the other endpoint waits for.
@@ -144,8 +144,8 @@ def test_each_subscriber_is_owed_a_delivery_and_a_disabled_one_too(operator: Use
 
 
 def test_an_event_that_nobody_subscribes_to_is_settled_at_once(operator: User) -> None:
-    endpoint(operator, event_types=["media.held"])
-    deleted, held = tell(notice("a", "1"), notice("b", "2", type="media.held"))
+    endpoint(operator, event_types=["hold.placed"])
+    deleted, held = tell(notice("a", "1"), notice("b", "2", type="hold.placed"))
     assert OutboxEvent.objects.get(pk=deleted.id).settled_at is not None
     assert OutboxEvent.objects.get(pk=held.id).settled_at is None
 

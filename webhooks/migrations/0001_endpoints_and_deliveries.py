@@ -333,7 +333,11 @@ class Migration(migrations.Migration):
             model_name='ping',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='ping_finished_whole'),
         ),
-        sqlfiles.run(__file__, "event_guard.sql", undo="DROP FUNCTION guard_event() CASCADE"),
+        sqlfiles.run(
+            __file__,
+            "event_guard.sql",
+            undo="DROP FUNCTION guard_event() CASCADE; DROP FUNCTION guard_detailed_body() CASCADE",
+        ),
         sqlfiles.run(__file__, "delivery_guard.sql", undo="DROP FUNCTION guard_delivery() CASCADE"),
         sqlfiles.run(
             __file__,

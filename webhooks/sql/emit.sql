@@ -1,8 +1,9 @@
 -- Events and the deliveries that they owe, in one statement: an event is settled at once exactly if it owes none.
 -- Parameters: tenant text, at timestamptz, schema_version, types text[] (each once), and for each notice in order: facts json
--- [[event_id, type, subject, name, occurrence, command_key, lane, sequence], …], bodies bytea[], digests bytea[].
+-- [[event_id, type, subject, name, occurrence, command_key, lane, sequence], …], bodies bytea[], digests bytea[]; of those that
+-- somebody may want with object keys: detailed_ids text[], detailed bytea[]. Returns each event, and whether it is owed.
 WITH subscription AS MATERIALIZED (
-    SELECT t.type, e.id AS endpoint_id
+    SELECT t.type, e.id AS endpoint_id, e.include_keys
     FROM unnest(%(types)b::text[]) AS t (type)
     JOIN webhooks_endpoint e ON t.type = ANY (e.event_types) OR e.event_types = '{*}'
     WHERE e.tenant = %(tenant)b AND e.retired_at IS NULL
@@ -19,7 +20,14 @@ event AS (
     FROM ROWS FROM (
         json_array_elements(%(facts)b::text::json), unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
     ) AS notice (f, body, digest)
-    RETURNING id, event_id, type, lane_id, sequence
+    RETURNING id, event_id, type, lane_id, sequence, settled_at
+),
+detailed AS (
+    INSERT INTO webhooks_detailedbody (event_id, body, body_sha256)
+    SELECT e.id, d.body, sha256(d.body)
+    FROM ROWS FROM (unnest(%(detailed_ids)b::text[]), unnest(%(detailed)b::bytea[])) AS d (event_id, body)
+    JOIN event e ON e.event_id = d.event_id
+    WHERE e.type IN (SELECT type FROM subscription WHERE include_keys)
 ),
 owed AS (
     SELECT
@@ -47,4 +55,4 @@ delivery AS (
         0, 0, '', '', ''
     FROM owed o ORDER BY o.id, o.endpoint_id
 )
-SELECT event_id, id FROM event
+SELECT event_id, id, settled_at IS NULL FROM event
