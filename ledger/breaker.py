@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Max, QuerySet, Sum
 
 from cleanup_project.base import alarms, audit, clock
+from ledger import notices
 from ledger.models import CleanupRun, OutcomeTally
 from ledger.runs import TRIPPED, used_revisions
 from ledger.states import RunState
@@ -80,6 +81,7 @@ def judge_run(run_id: int) -> bool:
         )  # fmt: skip
         advice = "Nothing more of the run is sent. See in quarantine why, repair it, and have the run re-armed."
         alarms.notice(TRIPPED, run, f"{excess} {advice}")
+        notices.tell(run.tenant_id, [notices.tripped(run, asdict(excess))])
     log.error("run tripped", run=run.key, **asdict(excess))
     return True
 

@@ -19,7 +19,7 @@ from django.db import connection, transaction
 
 from cleanup_project.base import canonical, sqlfiles
 from cleanup_project.base.arrays import array
-from ledger import keeping
+from ledger import keeping, notices
 from ledger.batch import Batch, Claimed, Target
 from ledger.failures import MAX_LEASE_LOSSES, SUSPECT_AFTER, Trouble
 from ledger.outcomes import Verdict, lock, write
@@ -77,7 +77,8 @@ def claim(bucket_id: int, tenant_id: int, priorities: Sequence[int], settle_seco
             take_over(commands, batch.worker)
             going, verdicts = sift(commands, tenant_id, refused)
             waiting = [each for each in going if not each.inspect_due and refused.refuses(each)]
-            write(batch, verdicts + [Verdict.later(each, refused.seconds(each)) for each in waiting])
+            told = write(batch, verdicts + [Verdict.later(each, refused.seconds(each)) for each in waiting])
+            notices.tell(tenant_id, told)
             left = {each.id for each in waiting}
             batch.commands = [each for each in going if each.id not in left]
             batch.send_until = min(batch.send_until, begun + refused.seconds_open(batch.commands, now))
@@ -202,7 +203,7 @@ def recheck(batch: Batch, commands: Sequence[Claimed]) -> list[Claimed]:
         ]
         left = {each.id for each in kept}
         verdicts += [Verdict.not_sent(each, NOT_NOW) for each in going if each.id not in left]
-        write(batch, verdicts)
+        notices.tell(batch.tenant_id, write(batch, verdicts))
     return kept
 
 

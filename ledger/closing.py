@@ -8,6 +8,7 @@ from django.db.models import Count
 from django.db.models.functions import Now
 
 from cleanup_project.base import alarms, audit, sqlfiles
+from ledger import notices
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.runs import COUNTS
 from ledger.states import CommandState, RunState
@@ -53,6 +54,7 @@ def close(run_id: int) -> bool:
             state=RunState.CLOSED, counts=counts, ended_at=Now(), end_reason="drained"
         )
         audit.record(action="run.closed", subject=run, by=None, after={"counts": counts})
+        notices.tell(run.tenant_id, [notices.closed(run, RunState.CLOSED, counts)])
     log.info("run closed", run=run.key, counts=counts)
     return True
 

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from cleanup_project.base import audit, clock, sqlfiles
 from cleanup_project.base.models import User
+from ledger import notices
 from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem
 from ledger.states import RunState
@@ -125,6 +126,9 @@ def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review) -> 
         if number:
             note(run, number, chosen, review)
             keep(originals, review)
+            if run.state == RunState.COOLING_OFF:
+                run.exempt_count += number
+                notices.tell(run.tenant_id, [notices.needs_approval(run, "exemption")])
     return int(number)
 
 

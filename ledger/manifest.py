@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import audit, canonical, sqlfiles
 from cleanup_project.base.arrays import array
-from ledger import caps, runs
+from ledger import caps, notices, runs
 from ledger.models import CleanupRun, ManifestPart
 from ledger.states import RUN_ENDED, RunState
 from retention import enforcement, governing, holds, scan
@@ -216,4 +216,14 @@ def seal(run: CleanupRun, measured: dict[str, Any]) -> None:
         by=None,
         after={"manifest_root": root.hexdigest(), "items": items, "state": state, "over": measured["over"]},
     )
+    tell_of_sealing(run.pk)
     log.info("manifest sealed", root=root.hexdigest(), items=items, state=state, over=len(measured["over"]))
+
+
+def tell_of_sealing(run_id: int) -> None:
+    run = CleanupRun.objects.select_related("policy").get(pk=run_id)
+    if run.state == RunState.NEEDS_APPROVAL:
+        because = "cap" if run.guards["over"] else "policy"
+        notices.tell(run.tenant_id, [notices.needs_approval(run, because)])
+    elif run.state == RunState.CLOSED:
+        notices.tell(run.tenant_id, [notices.closed(run, RunState.CLOSED, {})])

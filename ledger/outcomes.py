@@ -13,12 +13,13 @@ from django.db import connection
 
 from cleanup_project.base import sqlfiles
 from cleanup_project.base.arrays import array
-from ledger import retry
+from ledger import notices, retry
 from ledger.batch import Batch, Claimed
 from ledger.failures import BLAMELESS, Then, rule_of
 from ledger.models import Attempt, CleanupCommand, OutcomeTally, RunTally
 from ledger.states import CommandState
 from retention.storage import FailureClass
+from webhooks.outbox import Notice
 
 Outcome = Attempt.Outcome
 
@@ -180,16 +181,18 @@ def lock(commands: Sequence[Claimed]) -> tuple[datetime, set[int]]:
     return now, mine
 
 
-def write(batch: Batch, verdicts: Sequence[Verdict]) -> None:
-    """Write every verdict but success: attempts, commands, and for what is parked its targets, quarantine and tallies."""
+def write(batch: Batch, verdicts: Sequence[Verdict]) -> list[Notice]:
+    """Write every verdict but success: attempts, commands, and for what is parked its targets, quarantine and tallies.
+
+    Returns what the caller must emit, once in its transaction.
+    """
     if not verdicts:
-        return
+        return []
     record_attempts(batch, verdicts)
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "outcome.sql"), columns(verdicts))
     parked = [each for each in verdicts if each.state is not CommandState.READY]
-    if parked:
-        park(batch, parked)
+    return park(parked) if parked else []
 
 
 def record_attempts(batch: Batch, verdicts: Sequence[Verdict]) -> None:
@@ -231,8 +234,9 @@ def columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
     return arrays
 
 
-def park(batch: Batch, verdicts: Sequence[Verdict]) -> None:
-    """The rest of what follows for held, dead and withdrawn commands."""
+def park(verdicts: Sequence[Verdict]) -> list[Notice]:
+    """The rest of what follows for held, dead and withdrawn commands; returns what there is to tell."""
+    entries = list[int]()
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE ledger_commandtarget SET active = false WHERE command_id = ANY (%s::bigint[]) AND active",
@@ -248,7 +252,9 @@ def park(batch: Batch, verdicts: Sequence[Verdict]) -> None:
                     "next_action": [rule_of(each.failure_class).next_action for each in dead],
                 },
             )
+            entries = [pk for (pk,) in cursor.fetchall()]
     tally(verdicts)
+    return notices.of_quarantine(notices.ENTERED, entries) if entries else []
 
 
 def tally(verdicts: Sequence[Verdict]) -> None:

@@ -7,7 +7,7 @@ import structlog
 from django.db import connection, transaction
 
 from cleanup_project.base import audit, queue, sqlfiles
-from ledger import pace
+from ledger import notices, pace
 from ledger.models import CleanupCommand, CleanupRun, ManifestPart
 from ledger.states import CommandState, RunState
 from retention import holds
@@ -63,16 +63,23 @@ def publish_part(run_id: int) -> Published | None:
             cursor.execute(sqlfiles.read(__file__, "lock_targets.sql"), scope)
             cursor.execute(sqlfiles.read(__file__, "publish.sql"), scope)
             created, adopted, skipped, buckets = cursor.fetchone()
-            if adopted:
-                ids, items, priorities, anew = (list(column) for column in zip(*adopted, strict=True))
-                cursor.execute(
-                    sqlfiles.read(__file__, "adopt.sql"),
-                    {"run": run.pk, "id": ids, "item": items, "priority": priorities, "anew": anew},
-                )
+        resolved = adopt(run, adopted) if adopted else []
         begin_draining(run, part)
         make_ready(tenant_id, buckets or [])
+        notices.tell(tenant_id, notices.of_quarantine(notices.RESOLVED, resolved) if resolved else [])
     log.info("part published", part=part.key, created=created, adopted=len(adopted or ()), skipped=skipped)
     return Published(part.key, created, len(adopted or ()), skipped)
+
+
+def adopt(run: CleanupRun, adopted: list[list[int]]) -> list[int]:
+    """Begin the next cycle of commands under this run; returns the quarantine entries that this has resolved."""
+    ids, items, priorities, anew = (list(column) for column in zip(*adopted, strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "adopt.sql"),
+            {"run": run.pk, "id": ids, "item": items, "priority": priorities, "anew": anew},
+        )
+        return list(cursor.fetchone()[0] or ())
 
 
 def next_part(run: CleanupRun) -> ManifestPart | None:

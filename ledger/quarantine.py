@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from cleanup_project.base import audit, clock
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
-from ledger import claim, next_action, outcomes, publish
+from ledger import claim, next_action, notices, outcomes, publish
 from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted, NotReplayable
 from ledger.models import CleanupCommand, CleanupRun, CommandTarget, DeadLetter, Decision
 from ledger.states import CommandState, RunState
@@ -47,8 +47,9 @@ def replay(*, command: CleanupCommand, by: User, reason: str, repair: str = "") 
         if row.run_id != run.pk:
             raise AlreadyDecided(f"{row} was taken up by a later run meanwhile: see what became of it there.")
         check(row, run, targets, versions)
-        begin_cycle(row, by, reason, repair)
+        entries = begin_cycle(row, by, reason, repair)
         publish.make_ready(row.tenant_id, [row.bucket_id])
+        notices.tell(row.tenant_id, notices.of_quarantine(notices.RESOLVED, entries))
     before = row.state
     row.refresh_from_db()
     log.info("replayed", command=row.key, before=before, cycle=row.cycle, by=by.get_username())
@@ -59,8 +60,11 @@ def lock(model: type[M], ids: Sequence[int]) -> list[M]:
     return list(model._default_manager.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
 
 
-def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> None:
-    """The decision first, since the guard looks for it; then the command, its targets and its quarantine entry."""
+def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> list[int]:
+    """The decision first, since the guard looks for it; then the command, its targets and its quarantine entry.
+
+    Returns the entry that this has resolved, if there was one.
+    """
     Decision.objects.create(
         command=row, cycle=row.cycle + 1, kind=Decision.Kind.REPLAY, by=by, reason=reason, repair=repair
     )
@@ -69,7 +73,8 @@ def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> None
         held_by="", held_until=None, hold=None, reason="", changed_at=Now(),
     )  # fmt: skip
     row.targets.filter(active=False).update(active=True)
-    row.dead_letters.filter(resolved_at=None).update(
+    entries = list(row.dead_letters.filter(resolved_at=None).values_list("pk", flat=True))
+    row.dead_letters.filter(pk__in=entries).update(
         resolved_at=Now(), resolution=DeadLetter.Resolution.REPLAYED, resolved_by=by, reason=reason
     )
     outcomes.tally_back(row.run_id, row.state)
@@ -77,6 +82,7 @@ def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> None
         action="command.replayed", subject=row, by=by, reason=reason, before={"state": row.state, "cycle": row.cycle},
         after={"cycle": row.cycle + 1, "repair": repair},
     )  # fmt: skip
+    return entries
 
 
 def why_not(command: CleanupCommand) -> str:
@@ -191,6 +197,7 @@ def close(*, command: CleanupCommand, by: User, reason: str) -> DeadLetter:
         )
         told = {"failure_class": entry.failure_class, "cycle": entry.cycle}
         audit.record(action="command.closed", subject=row, by=by, reason=reason, before=told)
+        notices.tell(row.tenant_id, notices.of_quarantine(notices.RESOLVED, [entry.pk]))
     entry.refresh_from_db()
     log.info("closed without retry", command=row.key, by=by.get_username())
     return entry

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import clock
-from ledger import claim, outcomes, settle
+from ledger import claim, notices, outcomes, settle
 from ledger.batch import Batch, Claimed
 from ledger.execute import Stores, execute
 from ledger.models import CleanupCommand, DeadLetter, Incident
@@ -48,19 +48,19 @@ def reconcile(command: CleanupCommand, stores: Stores = store_for) -> bool:
             settle.note_partly_gone([verdict])
             CleanupCommand.objects.filter(pk=row.pk).update(inspect_due=Now() + AGAIN if unseen else None)
             return False
-        record_incident(row, verdict)
-        settle.confirm(batch, [verdict], clock.now())
+        entries = record_incident(row, verdict)
+        settle.confirm(batch, [verdict], clock.now(), notices.of_quarantine(notices.RESOLVED, entries))
         outcomes.tally_back(row.run_id, row.state)
     log.error("destroyed after it was parked", command=row.key, state=row.state)
     return True
 
 
-def record_incident(row: CleanupCommand, verdict: Verdict) -> None:
+def record_incident(row: CleanupCommand, verdict: Verdict) -> list[int]:
+    """Returns the quarantine entry that this has resolved, if there was one."""
     detail = f"Destroyed by a late request of ours while it was {row.state}; its absence was seen on inspection."
     Incident.objects.create(command=row, cycle=row.cycle, from_state=row.state, detail=detail)
-    DeadLetter.objects.filter(command=row, resolved_at=None).update(
-        resolved_at=Now(), resolution=DeadLetter.Resolution.DELETED
-    )
+    entries = list(DeadLetter.objects.filter(command=row, resolved_at=None).values_list("pk", flat=True))
+    DeadLetter.objects.filter(pk__in=entries).update(resolved_at=Now(), resolution=DeadLetter.Resolution.DELETED)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE ledger_commandtarget SET active = true WHERE command_id = %s AND NOT active AND NOT EXISTS ("
@@ -68,6 +68,7 @@ def record_incident(row: CleanupCommand, verdict: Verdict) -> None:
             "AND o.active)",
             [row.pk],
         )
+    return entries
 
 
 def as_batch(command: CleanupCommand) -> Batch:

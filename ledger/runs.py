@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import alarms, audit, clock, queue
 from cleanup_project.base.models import User
-from ledger import floors
+from ledger import floors, notices
 from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
@@ -111,6 +111,7 @@ def insert_run(
         guards={"floors": found},
     )
     audit.record(action="run.opened", subject=run, by=by, after={"mode": mode, "as_of": as_of.isoformat()})
+    notices.tell(run.tenant_id, [notices.opened(run)])
     log.info("run opened", run=run.key, mode=mode, streams=len(run.streams))
     return run
 
@@ -301,6 +302,7 @@ def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
             after={"state": RunState.CANCELLED},
         )
         queue.wake("ledger.tasks.sweep")
+        notices.tell(run.tenant_id, [notices.closed(locked, RunState.CANCELLED, {})])
     run.refresh_from_db()
     log.info("run cancelled", run=run.key, by=by.get_username())
     return run

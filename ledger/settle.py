@@ -13,16 +13,16 @@ from typing import Any, Final
 import structlog
 from django.db import connection, transaction
 
-from cleanup_project.base import queue, sqlfiles
+from cleanup_project.base import sqlfiles
 from cleanup_project.base.arrays import array
 from cleanup_project.base.canonical import Written
-from ledger import outcomes
+from ledger import notices, outcomes
 from ledger.batch import Batch, Target
 from ledger.outcomes import Verdict
 from ledger.receipts import EVENT, Issued, Issuer
 from ledger.states import CommandState
 from retention.models import Bucket
-from webhooks.outbox import Notice, emit, event_id
+from webhooks.outbox import Notice, ObjectName, emit, event_id
 
 RECEIPTS: Final = (
     "COPY ledger_receipt (command_id, command_key, tenant_id, run_id, outcome, event_id, target_count, bytes, body, digest, "
@@ -57,11 +57,13 @@ def settle(batch: Batch, verdicts: Sequence[Verdict]) -> Settled:
         now, mine = outcomes.lock([each.command for each in verdicts])
         ours = [each for each in verdicts if each.command.id in mine]
         late = [each for each in verdicts if each.command.id not in mine]
-        outcomes.write(batch, [each for each in ours if each.state is not CommandState.DELETED])
+        failures = outcomes.write(batch, [each for each in ours if each.state is not CommandState.DELETED])
         note_partly_gone(ours)
         gone = [each for each in ours if each.state is CommandState.DELETED]
         if gone:
-            confirm(batch, gone, now)
+            confirm(batch, gone, now, failures)
+        else:
+            notices.tell(batch.tenant_id, failures)
         late = record_late(batch, late)
         outcomes.tally_health(batch, ours)
     if late:
@@ -79,16 +81,18 @@ def lock_versions(gone: Sequence[Verdict]) -> None:
             )
 
 
-def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
-    """Receipts, events, states and the catalogue for commands whose targets are all gone."""
+def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime, before: Sequence[Notice]) -> None:
+    """Receipts, events, states and the catalogue for commands whose targets are all gone.
+
+    `before`: what else the transaction has to tell, since it emits once; told first.
+    """
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
     issued = issue_all(issuer, gone)
     write_gone(batch, gone, issued, now)
-    emit(issuer.tenant, [notice(each, issuer) for each in issued], at=now)
+    emit(issuer.tenant, [*before, *(notice(each, issuer) for each in issued)], at=now)
     write_receipts(batch, issued, issuer, now)
     outcomes.tally(gone)
-    queue.wake("webhooks.tasks.dispatch")
 
 
 def issue_all(issuer: Issuer, gone: Sequence[Verdict]) -> list[Issued]:
@@ -100,7 +104,7 @@ def write_gone(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], 
 
 
 def notice(issued: Issued, issuer: Issuer) -> Notice:
-    """The event of one deletion: identifiers, digest and outcome; no object key."""
+    """The event of one deletion: identifiers, digest and outcome; object keys only where an endpoint asks for them."""
     command = issued.command
     revision = issuer.revisions[command.revision_id]
     size = sum(target.size for target in command.targets)
@@ -109,7 +113,12 @@ def notice(issued: Issued, issuer: Issuer) -> Notice:
         f'"policy":"{revision.policy.code}","receipt_sha256":"{issued.digest.hex()}","revision":{revision.number},'
         f'"run":{quoted(issuer.runs[command.run_id].key)},"targets":{len(command.targets)}}}'
     )
-    return Notice(type=EVENT, subject=command.asset, name=command.key, data=data, command_key=command.key)
+    return Notice(
+        type=EVENT, subject=command.asset, name=command.key, data=data, command_key=command.key,
+        objects=lambda: [
+            ObjectName(issuer.buckets[each.bucket_id], each.ref.key, each.ref.version_id) for each in command.targets
+        ],
+    )  # fmt: skip
 
 
 def columns(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], now: datetime) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle, preview
 from retention.sources import upkeep
+from webhooks import outbox
 from webhooks import sweep as webhooks
 
 
@@ -32,6 +33,7 @@ def sweep() -> Mapping[str, int]:
         "listing": ring_each("retention.tasks.sync", upkeep.due()),
         "lifecycle_conflicts": lifecycle.assess_all(),
         **webhooks.sweep(),
+        "keys_forgotten": outbox.forget_details(),
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),
         "closed": closing.close_drained(),

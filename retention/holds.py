@@ -6,14 +6,16 @@ from datetime import datetime
 from django.conf import settings
 from django.db import connection, transaction
 
-from cleanup_project.base import audit, queue, sqlfiles
+from cleanup_project.base import audit, clock, queue, sqlfiles
 from cleanup_project.base.arrays import array
 from cleanup_project.base.models import User
 from retention import control
 from retention.eligibility import HoldFacts
 from retention.exceptions import NotPermitted
 from retention.models import Bucket, HoldPrefix, LegalHold, Tenant
+from retention.models.scope import ANY_CLASS
 from retention.prefixes import minimal
+from webhooks.outbox import Notice, emit
 
 # First key of the two-part advisory locks by which placing a hold waits for claims that began before it.
 LOCK_CLASS = 0x484F4C44
@@ -74,7 +76,21 @@ def place(
         control.bump(tenant.pk)
         audit.record(action="hold.placed", subject=hold, by=by, reason=reason, after={"matter": matter})
         queue.wake(settings.HOLD_PLACED_TASK, hold.pk)
+        emit(tenant.code, [notice(hold)], at=clock.now())
     return hold
+
+
+def notice(hold: LegalHold) -> Notice:
+    """That a hold was placed, in numbers: its matter, its words and its prefixes may name people."""
+    classes = [each for each in hold.retention_classes if each != ANY_CLASS]
+    data = {
+        "buckets": len(hold.bucket_ids),
+        "dated": bool(hold.stored_from or hold.stored_to),
+        "hold": hold.pk,
+        "prefixes": len(hold.prefixes),
+        "retention_classes": len(classes),
+    }
+    return Notice(type="hold.placed", subject=f"hold:{hold.pk}", name=str(hold.pk), data=data)
 
 
 def in_force(tenant_id: int) -> list[HoldFacts]:

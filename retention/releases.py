@@ -9,10 +9,12 @@ from typing import Any
 from django.db import transaction
 
 from cleanup_project.base import audit, clock
+from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import control
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import HoldRelease, LegalHold
+from webhooks.outbox import Notice, emit
 
 Decision = HoldRelease.Decision
 
@@ -48,6 +50,7 @@ def approve(
         LegalHold.objects.filter(pk=release.hold_id).update(released_at=release.decided_at)
         control.bump(release.hold.tenant_id)
         record("hold.released", release)
+        emit(release.hold.tenant.code, [notice(release)], at=clock.now())
     return release
 
 
@@ -89,6 +92,13 @@ def record(action: str, release: HoldRelease) -> None:
         reason=release.decision_reason,
         after={"release": release.pk, "requested_by": release.requested_by.get_username()},
     )
+
+
+def notice(release: HoldRelease) -> Notice:
+    """That a hold was released; why, and by whom, stands in the audit record."""
+    hold = release.hold
+    data = {"hold": hold.pk, "placed_at": instant(hold.placed_at), "release": release.pk}
+    return Notice(type="hold.released", subject=f"hold:{hold.pk}", name=str(hold.pk), data=data)
 
 
 def locked(hold_id: int) -> LegalHold:

@@ -1,4 +1,4 @@
--- Open a quarantine entry for commands that have just died. Parameters: arrays id, error, next_action.
+-- Open a quarantine entry for commands that have just died; returns the entries' ids. Parameters: arrays id, error, next_action.
 INSERT INTO ledger_deadletter (
     command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, last_error, next_action, entered_at
 )
@@ -12,3 +12,4 @@ SELECT
 FROM unnest(%(id)s::bigint[], %(error)s::text[], %(next_action)s::text[]) AS u (id, error, next_action)
 JOIN ledger_cleanupcommand c ON c.id = u.id
 ORDER BY c.id
+RETURNING id

@@ -109,13 +109,13 @@ class Acting:
         closing.notify()
         closing.close_drained()
 
-    def subscribe(self, name: str = "receiver") -> Endpoint:
-        """An endpoint for every event of the tenant; nothing is sent to it by itself."""
+    def subscribe(self, name: str = "receiver", event_types: Sequence[str] = ("*",)) -> Endpoint:
+        """An endpoint for events of the tenant; nothing is sent to it by itself."""
         return endpoints.create(
             tenant=self.tenant.code,
             name=name,
             url=f"https://{name}.example/hook",
-            event_types=["*"],
+            event_types=event_types,
             by=self.people["operator"],
         )[0]
 

@@ -1,10 +1,44 @@
 """What must hold in the database after every step, whatever stopped where: each query returns what breaks it."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.db import connection
 
+# Every fact that is told once for ever, under the name and the occurrence that its event's id is made of.
+FACTS: Final = """
+    SELECT 'media.deleted' AS type, c.key AS name, '' AS occurrence FROM ledger_cleanupcommand c
+    WHERE c.state IN ('deleted', 'notified')
+    UNION ALL SELECT 'run.opened', key, '' FROM ledger_cleanuprun
+    UNION ALL SELECT 'run.closed', key, '' FROM ledger_cleanuprun WHERE state IN ('closed', 'cancelled')
+    UNION ALL SELECT 'hold.placed', id::text, '' FROM retention_legalhold
+    UNION ALL SELECT 'hold.released', id::text, '' FROM retention_legalhold WHERE released_at IS NOT NULL
+    UNION ALL SELECT 'quarantine.entered', c.key, d.cycle::text FROM ledger_deadletter d
+        JOIN ledger_cleanupcommand c ON c.id = d.command_id
+    UNION ALL SELECT 'quarantine.resolved', c.key, d.cycle::text FROM ledger_deadletter d
+        JOIN ledger_cleanupcommand c ON c.id = d.command_id WHERE d.resolved_at IS NOT NULL
+"""
+TOLD_ONCE: Final = f"""
+    SELECT f.*, e.event_id, e.type, e.name FROM ({FACTS}) AS f FULL JOIN (
+        SELECT * FROM webhooks_outboxevent WHERE type NOT IN ('run.needs_approval', 'run.tripped', 'endpoint.disabled')
+    ) e ON (e.type, e.name, e.occurrence) = (f.type, f.name, f.occurrence)
+    WHERE f.type IS NULL OR e.type IS NULL
+"""
+# Facts that a run can bring about more than once stand in the audit record, in the same transaction.
+TOLD_EACH_TIME: Final = """
+    SELECT r.key, told.* FROM ledger_cleanuprun r CROSS JOIN LATERAL (SELECT
+        (SELECT count(*) FROM base_auditevent a WHERE a.subject_type = 'ledger.cleanuprun' AND a.subject_id = r.id::text AND (
+            a.action = 'run.sealed' AND a.after ->> 'state' = 'needs_approval'
+            OR a.action IN ('run.exempt', 'run.extend') AND a.before ->> 'state' = 'cooling_off')) AS waits,
+        (SELECT count(*) FROM webhooks_outboxevent e WHERE e.name = r.key AND e.type = 'run.needs_approval') AS waits_told,
+        (SELECT count(*) FROM base_auditevent a WHERE a.subject_type = 'ledger.cleanuprun' AND a.subject_id = r.id::text
+            AND a.action = 'run.tripped') AS trips,
+        (SELECT count(*) FROM webhooks_outboxevent e WHERE e.name = r.key AND e.type = 'run.tripped') AS trips_told
+    ) told WHERE (told.waits, told.trips) <> (told.waits_told, told.trips_told)
+"""
+
 ALWAYS = {
+    "each fact has exactly one event, and each event its fact": TOLD_ONCE,
+    "each trip and each wait for an approval has one event": TOLD_EACH_TIME,
     "tokens rise by one at each claim": """
         SELECT id, lease_token, claims FROM ledger_cleanupcommand WHERE lease_token <> claims""",
     "each cycle above 0 has exactly one decision": """

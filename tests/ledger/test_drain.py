@@ -25,7 +25,12 @@ def test_a_run_destroys_what_it_froze_and_closes() -> None:
     assert not any(world.there(row) for row in rows)
     commands = list(CleanupCommand.objects.all())
     assert {command.state for command in commands} == {CommandState.DELETED}
-    assert Receipt.objects.count() == OutboxEvent.objects.count() == Request.objects.count() == 5
+    assert (
+        Receipt.objects.count()
+        == OutboxEvent.objects.filter(type="media.deleted").count()
+        == Request.objects.count()
+        == 5
+    )
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deleted"}
     world.settled()
     run.refresh_from_db()

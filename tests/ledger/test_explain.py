@@ -37,8 +37,9 @@ def says(command: CleanupCommand) -> str:
 
 def listening(world: Acting, settings: Any) -> Endpoint:
     endpoint, _secret = endpoints.create(
-        tenant="acme", name="archive", url="https://archive.example/in", event_types=["*"], by=world.people["operator"]
-    )
+        tenant="acme", name="archive", url="https://archive.example/in", event_types=["media.deleted"],
+        by=world.people["operator"],
+    )  # fmt: skip
     return endpoint
 
 

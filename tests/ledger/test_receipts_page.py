@@ -34,7 +34,7 @@ def test_the_lines_of_the_page_verify_a_receipt(forged: bool, tmp_path: Path, mo
     world.drain()
     receipt = Receipt.objects.get()
     locator = receipt.locators.get()
-    event = json.loads(bytes(OutboxEvent.objects.get().body))
+    event = json.loads(bytes(OutboxEvent.objects.get(type="media.deleted").body))
     (tmp_path / "receipt.json").write_bytes(bytes(receipt.body))
     monkeypatch.chdir(tmp_path)
     (lines,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / PAGE).read_text("utf-8"), re.DOTALL)

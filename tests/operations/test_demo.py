@@ -58,7 +58,9 @@ def test_the_check_finds_the_main_job_done(tmp_path: Path) -> None:
         1,
         {"malformed_version": 1, "permission": 3},
     )
-    assert said["receipts"] == said["events"] == said["deliveries_acknowledged"] == 147
+    assert said["receipts"] == 147
+    # Four in quarantine, two runs that close, and what was told before anybody subscribed: a hold, two runs opened thrice.
+    assert (said["events"], said["deliveries_acknowledged"]) == (0, 0)
     assert said["duplicates_suppressed"] >= 1
 
 
@@ -94,6 +96,7 @@ def test_the_check_misses_a_receipt_and_a_notice() -> None:
     world = build()
     world.put("originals/1.mp4")
     world.run()
+    world.subscribe()
     world.drain()
     assert list(check.receipt_deviations()) == []
     assert "The receiver took 0 events for new, of 1." in list(check.notice_deviations([]))

@@ -10,6 +10,8 @@ from hashlib import sha256
 from http.cookiejar import CookieJar
 from typing import Any
 
+from django.db.models import Min
+
 from cleanup_project.operations.demo.receiver import read_log
 from cleanup_project.operations.demo.stage import Played
 from cleanup_project.operations.demo.store import Name, listing
@@ -19,7 +21,7 @@ from ledger.states import CommandState, RunState
 from retention import why
 from retention.eligibility import Reason
 from retention.models import ObjectVersion
-from webhooks.models import Delivery, OutboxEvent
+from webhooks.models import Delivery, Endpoint, OutboxEvent
 
 
 def summary(played: Played, web_url: str, *, quiet: bool) -> dict[str, Any]:
@@ -150,8 +152,11 @@ def receipt_deviations() -> Iterator[str]:
 
 
 def notice_deviations(heard: list[dict[str, Any]]) -> Iterator[str]:
-    """What the receiver says that it got, against the events that there are."""
-    events = set(OutboxEvent.objects.values_list("event_id", flat=True))
+    """What the receiver says that it got, against the events that there are since it subscribed."""
+    since = Endpoint.objects.aggregate(at=Min("created_at"))["at"]
+    events = (
+        set(OutboxEvent.objects.filter(emitted_at__gte=since).values_list("event_id", flat=True)) if since else set()
+    )
     first = Counter(each["id"] for each in heard if each["verified"] and not each["duplicate"])
     if set(first) != events or any(n != 1 for n in first.values()):
         yield f"The receiver took {first.total()} events for new, of {len(events)}."
