@@ -204,6 +204,14 @@ def test_the_objects_are_not_even_looked_up_where_nobody_may_have_them(fields: d
     assert not DetailedBody.objects.exists()
 
 
+def test_who_may_have_them_is_decided_where_they_are_written(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that asked when the bodies were made, and does no longer when they are written."""
+    endpoint(operator)
+    monkeypatch.setattr(outbox, "with_objects", lambda _cursor, _tenant, _told, ids, *_: [(ids[0], b"{}")])
+    tell(named())
+    assert not DetailedBody.objects.exists()
+
+
 def test_a_disabled_endpoint_may_still_want_them(operator: User) -> None:
     made = asked(operator)
     Endpoint.objects.filter(pk=made.pk).update(disabled_at="2026-01-01T00:00Z", disabled_reason="Moving.")

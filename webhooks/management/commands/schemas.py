@@ -19,8 +19,8 @@ given another meaning, so ignore what you do not know. Bodies hold identifiers, 
 wrote. Object keys may name people: `objects` stands in the bodies for those endpoints alone that ask for object keys. Such a
 body is forgotten 30 days after all endpoints have the event; whoever is sent the event again after that gets it without.
 
-An asset is named as its bucket's rule says. Without a rule its id is the object key, where that is short and plain, and stands
-in every body: give buckets whose keys may name people a rule for the asset ([catalogue.md](catalogue.md)).
+An asset is named as its bucket's rule says. Without a rule its id is the object key, where that is short and plain, and it
+stands in every body: give buckets whose keys may name people a rule for the asset ([catalogue.md](catalogue.md)).
 
 """
 
