@@ -132,6 +132,11 @@ class EndpointQuerySet(models.QuerySet["Endpoint"]):
     def enabled(self) -> "EndpointQuerySet":
         return self.filter(disabled_at=None)
 
+    def reachable(self) -> "EndpointQuerySet":
+        """Enabled, not paused, its circuit closed or due for a probe."""
+        resting = Q(paused_until__gt=Now()) | Q(open_until__gt=Now())
+        return self.enabled().exclude(resting)
+
 
 class Endpoint(models.Model):
     """Where one tenant's events are posted. Disabled, it still gets deliveries: they wait until it is enabled.

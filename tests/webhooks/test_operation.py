@@ -114,10 +114,15 @@ def test_claims_and_sweeps_read_their_index_and_not_the_table(operator: User) ->
         tell(*[notice(f"a{number}", f"{number}") for number in range(start, start + 5000)])
     tell(*[notice("deep", f"deep:{number}") for number in range(5000)])
     sql("ANALYZE")
-    claim = {"endpoint": made.pk, "keys": [1], "limit": 32, "lease": 150, "url": "https://example.org/"}
+    claim = {
+        "endpoint": made.pk, "keys": [1], "limit": 32, "lease": 150, "url": "https://example.org/", "probe": False,
+        "types": ["media.deleted"], "details": True, "resumed": None,
+    }  # fmt: skip
     for name, parameters in (
         ("claim.sql", claim),
         ("due_endpoints.sql", {}),
+        ("due_soon.sql", {"soon": 8, "gap": 0.2}),
+        ("metrics_oldest_due.sql", {}),
         ("promote.sql", {"endpoints": [made.pk, other.pk], "lanes": [1, 2]}),
         ("waiting.sql", {"endpoint": made.pk, "after": 0, "limit": 1000}),
     ):

@@ -40,8 +40,12 @@ def sql(statement: str, *parameters: Any) -> None:
 
 
 def make_due() -> None:
-    """Let the time until the next attempt pass; what waits behind its lane's head still waits."""
+    """Let the time until the next attempt pass, and that of pauses and open circuits; what is not a head still waits."""
     sql("UPDATE webhooks_delivery SET due_at = now() WHERE state = 'pending' AND due_at <> 'infinity'")
+    sql(
+        "UPDATE webhooks_endpoint SET paused_until = NULL, open_until = least(open_until, now()) "
+        "WHERE paused_until > now() OR open_until > now()"
+    )
 
 
 def expire_leases() -> None:
