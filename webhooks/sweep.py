@@ -1,11 +1,12 @@
-"""Repairs what a crash at the wrong moment leaves, lanes without a head and lost settlements, and rings for what is due."""
+"""Repairs what a crash at the wrong moment leaves, lanes without a head and lost settlements; judges what time alone brings,
+failing endpoints and late deliveries; and rings for what is due."""
 
 from typing import Final
 
 from django.db import connection, transaction
 
 from cleanup_project.base import queue, sqlfiles
-from webhooks import dispatch, lanes, settlement
+from webhooks import dispatch, health, lanes, metrics, settlement
 from webhooks.models import Endpoint
 
 CHUNK: Final = 1000
@@ -16,6 +17,8 @@ def sweep() -> dict[str, int]:
     found = {
         "promoted": promote_headless(),
         "settled": settle_forgotten(),
+        "failing_endpoints": health.review(),
+        "late_endpoints": metrics.watch(),
         "dispatching": len(dispatch.due_endpoints()),
     }
     if found["settled"]:
@@ -40,7 +43,7 @@ def promote_headless() -> int:
     return promoted
 
 
-def waiting(endpoint_id: int, after: int) -> list[tuple[int, int, bool]]:
+def waiting(endpoint_id: int, after: int) -> list[tuple[int, int | None, bool]]:
     """The next chunk of deliveries that are not due at any time: (id, lane, whether it is the first of its lane)."""
     with connection.cursor() as cursor:
         cursor.execute(
