@@ -43,7 +43,7 @@ def make_due() -> None:
     """Let the time until the next attempt pass, and that of pauses and open circuits; what is not a head still waits."""
     sql("UPDATE webhooks_delivery SET due_at = now() WHERE state = 'pending' AND due_at <> 'infinity'")
     sql(
-        "UPDATE webhooks_endpoint SET paused_until = NULL, open_until = least(open_until, now()) "
+        "UPDATE webhooks_endpoint SET paused_until = NULL, open_until = CASE WHEN circuit_step > 0 THEN now() END "
         "WHERE paused_until > now() OR open_until > now()"
     )
 
