@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -71,7 +72,18 @@ def ended(started: subprocess.Popen[str]) -> None:
     assert started.returncode == 0, err
 
 
-def test_several_dispatchers_keep_the_order_of_every_lane(operator: User) -> None:
+def work_until_done() -> None:
+    """A dispatcher in a thread, on a connection of its own."""
+    until = time.monotonic() + 60
+    try:
+        while Delivery.objects.filter(state="pending").exists() and time.monotonic() < until:
+            dispatch.dispatch(threads=2)
+            time.sleep(0.01)
+    finally:
+        connection.close()
+
+
+def test_six_dispatchers_keep_the_order_of_every_lane(operator: User) -> None:
     """Whatever fails at random: nothing twice at a time, nothing out of order, nothing lost, at two endpoints at once."""
     chance = random.Random(3)
     busy, overlaps = Counter[str](), list[str]()
@@ -87,21 +99,24 @@ def test_several_dispatchers_keep_the_order_of_every_lane(operator: User) -> Non
     with receiver(answer) as inbox:
         for name in ("one", "two"):
             endpoint(operator, f"{inbox.url}/{name}", name=name)
-        tell(*assets(5, events=3))
-        with process(UNTIL_DONE) as first, process(UNTIL_DONE) as second:
-            while first.poll() is None or second.poll() is None:
+        tell(*assets(8, events=4))
+        with process(UNTIL_DONE) as first, process(UNTIL_DONE) as second, ThreadPoolExecutor(4) as pool:
+            others = [pool.submit(work_until_done) for _ in range(4)]
+            while first.poll() is None or second.poll() is None or not all(each.done() for each in others):
                 make_due()
                 time.sleep(0.05)
             ended(first)
             ended(second)
-    assert states() == {"delivered": 30}
+            for each in others:
+                each.result()
+    assert states() == {"delivered": 64}
     assert overlaps == []
     order = defaultdict[tuple[str, str], list[int]](list)
     for request in inbox.requests:
         event = json.loads(request.body)
         order[request.path, event["subject"]].append(event["sequence"])
-    assert len(order) == 10
-    assert all(numbers == sorted(numbers) and set(numbers) == {1, 2, 3} for numbers in order.values())
+    assert len(order) == 16
+    assert all(numbers == sorted(numbers) and set(numbers) == {1, 2, 3, 4} for numbers in order.values())
     assert not OutboxEvent.objects.filter(settled_at=None).exists()
     assert DeliveryAttempt.objects.count() == len(inbox.requests)
 
