@@ -6,7 +6,7 @@ from typing import Final
 from django.db import connection, transaction
 
 from cleanup_project.base import queue, sqlfiles
-from webhooks import dispatch, health, lanes, metrics, settlement
+from webhooks import cancel, dispatch, health, lanes, metrics, settlement
 from webhooks.models import Endpoint
 
 CHUNK: Final = 1000
@@ -16,6 +16,7 @@ def sweep() -> dict[str, int]:
     """One pass in chunks, each in its own short transaction; returns what was found, by kind."""
     found = {
         "promoted": promote_headless(),
+        "cancelled": cancel.forgotten(),
         "settled": settle_forgotten(),
         "failing_endpoints": health.review(),
         "late_endpoints": metrics.watch(),
