@@ -18,8 +18,8 @@ from retention.buckets import ref
 from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
 from retention.storage import BucketRef, ObjectStore, VersionRef
 from retention.storage.memory import MemoryStore
+from tests.webhooks.world import endpoint
 from tests.world import EPOCH, enforced, published, version
-from webhooks import endpoints
 from webhooks.models import Endpoint
 
 
@@ -111,13 +111,9 @@ class Acting:
 
     def subscribe(self, name: str = "receiver", event_types: Sequence[str] = ("*",)) -> Endpoint:
         """An endpoint for events of the tenant; nothing is sent to it by itself."""
-        return endpoints.create(
-            tenant=self.tenant.code,
-            name=name,
-            url=f"https://{name}.example/hook",
-            event_types=event_types,
-            by=self.people["operator"],
-        )[0]
+        url = f"https://{name}.example/hook"
+        by = self.people["operator"]
+        return endpoint(by, url, tenant=self.tenant.code, name=name, event_types=list(event_types))[0]
 
     def story(self, key: str) -> list[str]:
         """What the attempts tell of a command, in order; of results that came too late, with a word before."""

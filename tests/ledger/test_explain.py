@@ -36,11 +36,7 @@ def says(command: CleanupCommand) -> str:
 
 
 def listening(world: Acting, settings: Any) -> Endpoint:
-    endpoint, _secret = endpoints.create(
-        tenant="acme", name="archive", url="https://archive.example/in", event_types=["media.deleted"],
-        by=world.people["operator"],
-    )  # fmt: skip
-    return endpoint
+    return world.subscribe("archive", ["media.deleted"])
 
 
 def test_a_deleted_command_answers_all_six_questions(settings: Any) -> None:

@@ -28,6 +28,7 @@ from retention.storage.memory import Fault, MemoryStore
 from tests.ledger import invariants
 from tests.ledger.acting import EPOCH, Acting, build
 from tests.ledger.threads import Beside, Gate, somebody_waits, until
+from tests.webhooks.world import enabled_without_ping
 from tests.world import hold, published, version
 from webhooks import dispatch as dispatching
 from webhooks import endpoints, settlement
@@ -470,7 +471,7 @@ def test_11_two_endpoints_acknowledge_at_once_and_one_is_disabled_while_events_a
     world.drain()
     assert Delivery.objects.count() == 6, "a disabled endpoint is owed its deliveries"
     assert dispatching.claim_from(two.pk, 8) == []
-    endpoints.enable(endpoint=two, by=world.people["operator"])
+    enabled_without_ping(two)
     for _ in range(3):
         heads = [*dispatching.claim_from(one.pk, 8), *dispatching.claim_from(two.pk, 8)]
         assert len(heads) == 2, "one head for each endpoint and lane"

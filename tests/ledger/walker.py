@@ -22,7 +22,8 @@ from tests import world
 from tests.ledger import acting, laws
 from tests.ledger.chaos import Clock, Watched, Worker, current, empty
 from tests.ledger.walks import BLINDNESS, FAULTS, KEYS, MINUTE, Step
-from webhooks import dispatch, endpoints
+from tests.webhooks.world import endpoint
+from webhooks import dispatch
 from webhooks.sender import DELIVERED, Answer
 
 
@@ -36,9 +37,7 @@ class Ledger:
         self.thumbs = Bucket.objects.create(name="thumbs", keys_per_second=1_000_000)
         self.buckets = {self.world.bucket.name: self.world.bucket, self.thumbs.name: self.thumbs}
         self.store.inner.create_bucket(ref(self.thumbs))
-        self.endpoint, _ = endpoints.create(
-            tenant="acme", name="app", url="https://app.example/", event_types=["*"], by=self.world.people["operator"]
-        )
+        self.endpoint, _ = endpoint(self.world.people["operator"], "https://app.example/", tenant="acme", name="app")
         self.manager, self.manager2 = self.world.people["manager"], self.world.people["manager2"]
         self.switch_enforcement_on()
         self.serial = 0

@@ -12,7 +12,17 @@ import structlog
 
 from cleanup_project.base.models import User
 from tests.webhooks.http import Request, receiver
-from tests.webhooks.world import assets, endpoint, expire_leases, make_due, notice, sql, states, tell
+from tests.webhooks.world import (
+    assets,
+    enabled_without_ping,
+    endpoint,
+    expire_leases,
+    make_due,
+    notice,
+    sql,
+    states,
+    tell,
+)
 from webhooks import dispatch, endpoints, limits, retry, sender, sweep
 from webhooks.dispatch import Dispatched
 from webhooks.models import BODY_LIMIT, Delivery, DeliveryAttempt, Endpoint, OutboxEvent
@@ -26,7 +36,14 @@ def run(**options: Any) -> Dispatched:
 
 
 def swept(**found: int) -> dict[str, int]:
-    return {"promoted": 0, "settled": 0, "failing_endpoints": 0, "late_endpoints": 0, "dispatching": 0} | found
+    return {
+        "promoted": 0,
+        "cancelled": 0,
+        "settled": 0,
+        "failing_endpoints": 0,
+        "late_endpoints": 0,
+        "dispatching": 0,
+    } | found
 
 
 def test_what_is_sent_is_what_is_stored_and_what_is_signed(operator: User) -> None:
@@ -227,7 +244,7 @@ def test_a_disabled_endpoint_holds_its_deliveries_and_goes_on_where_it_was(opera
         endpoints.disable(endpoint=made, by=operator, reason="Moving house.")
         tell(notice("a", "2"), notice("b", "3"))
         assert run() == Dispatched()
-        endpoints.enable(endpoint=made, by=operator)
+        enabled_without_ping(made)
         assert run() == Dispatched(sent=3, delivered=3)
     assert [json.loads(request.body)["sequence"] for request in inbox.requests if b'"a"' in request.body] == [1, 2]
 

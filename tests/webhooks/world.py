@@ -14,9 +14,19 @@ TENANT = "acme"
 TYPE = "media.deleted"
 
 
-def endpoint(by: User, url: str = "https://receiver.example/hook", **fields: Any) -> tuple[Endpoint, str]:
+def endpoint(
+    by: User, url: str = "https://receiver.example/hook", *, enabled: bool = True, **fields: Any
+) -> tuple[Endpoint, str]:
     defaults: dict[str, Any] = {"tenant": TENANT, "name": "Archive", "event_types": ["*"]}
-    return endpoints.create(url=url, by=by, **(defaults | fields))
+    made, secret = endpoints.create(url=url, by=by, **(defaults | fields))
+    return (enabled_without_ping(made) if enabled else made), secret
+
+
+def enabled_without_ping(made: Endpoint) -> Endpoint:
+    """For tests that are not about how endpoints are enabled: by a plain UPDATE, which nobody else may do."""
+    Endpoint.objects.filter(pk=made.pk).update(disabled_at=None, disabled_by=None, disabled_reason="")
+    made.refresh_from_db()
+    return made
 
 
 def notice(subject: str, name: str, **fields: Any) -> Notice:

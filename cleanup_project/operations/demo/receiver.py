@@ -1,7 +1,7 @@
 """A real receiver of webhooks on loopback, in a process of its own, as another system would run one.
 
 `python -m cleanup_project.operations.demo.receiver LOG` takes the secret from WEBHOOK_SECRET and prints its URL. Each request
-becomes one JSON line in LOG: id, type, subject, sequence, verified, duplicate, acknowledged.
+becomes one JSON line in LOG: id, type, subject, sequence, verified, duplicate, acknowledged. A ping is answered, and is none.
 """
 
 import argparse
@@ -64,6 +64,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(401)
             return
         event = json.loads(body)
+        if event["type"] == "endpoint.ping":
+            self.answer(204)
+            return
         drop = self.server.drops_this()
         with self.server.seen.first_time("demo", verified.id) as first:
             told = {name: event[name] for name in ("id", "type", "subject", "sequence")}

@@ -109,7 +109,7 @@ def import_stale(bucket: Bucket, folder: Path, rows: list[dict[str, str]]) -> in
 def receiver_of_notices(played: Played) -> Iterator[None]:
     """Another system that gets every notice, checks its signature, and loses its first acknowledgement."""
     (port,) = servers.free_ports(1)
-    _endpoint, secret = endpoints.create(
+    endpoint, secret = endpoints.create(
         tenant="acme",
         name="Asset management",
         url=f"http://127.0.0.1:{port}/webhooks",
@@ -117,6 +117,7 @@ def receiver_of_notices(played: Played) -> Iterator[None]:
         by=played.scene.operator,
     )
     with receiver(secret, played.log, port=port):
+        endpoints.enable(endpoint=endpoint, by=played.scene.operator)
         yield
 
 
