@@ -1,70 +1,113 @@
 """Endpoints: managed through their verbs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Min, Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
-from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
+from cleanup_project.base.modeladmin import LargeChangeList, ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, add_errors, person
-from webhooks import endpoints
+from webhooks import endpoints, pings, secrets
+from webhooks.admin import endpointwords as words
+from webhooks.admin.endpointforms import (
+    CHANGEABLE,
+    ChangeForm,
+    EndpointForm,
+    NoReasonForm,
+    RetireForm,
+    RevokeForm,
+    RotateForm,
+)
 from webhooks.exceptions import WebhooksError
-from webhooks.models import Delivery, Endpoint
+from webhooks.models import Endpoint
+from webhooks.traffic import Traffic, traffic
+
+WAIT = "This waits for the answer, 15 seconds at the most."
 
 
-class EndpointForm(forms.ModelForm[Endpoint]):
-    """The verb judges the row, this form does not."""
+class EndpointList(LargeChangeList):
+    """Reads what goes on at all endpoints of the page at once."""
 
-    class Meta:
-        model = Endpoint
-        fields = ("tenant", "name", "url", "event_types")
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        found = traffic(each.pk for each in self.result_list)
+        for each in self.result_list:
+            each._traffic = found[each.pk]
 
-    def _post_clean(self) -> None:
-        pass
 
-
-class NoReasonForm(forms.ModelForm[Endpoint]):
-    class Meta:
-        model = Endpoint
-        fields = ()
-
-    def _post_clean(self) -> None:
-        pass
+def traffic_of(obj: Endpoint) -> Traffic:
+    found: Traffic | None = getattr(obj, "_traffic", None)
+    if found is None:
+        found = traffic([obj.pk])[obj.pk]
+        obj._traffic = found  # type: ignore[attr-defined]
+    return found
 
 
 @admin.register(Endpoint)
 class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
-    list_display = ("name", "tenant", "state", "url", "event_types", "waiting_since", "created_at")
-    list_select_related = ("created_by",)
+    none_yet = "No endpoint yet: nobody is told what happens."
+    list_display = ("name", "tenant", "state", "health", "oldest_due", "pending", "succeeded", "failed")
     ordering = ("tenant", "name")
     exact_search = ("tenant", "name")  # endpoints are few: no index
     search_help_text = "A tenant's code or an endpoint's name, exactly."
     refusals = (WebhooksError,)
+    empty_words = {"disabled_by": "the rules", "disabled_at": "no", "retired_at": "no"}
     fieldsets = (
-        (None, {"fields": ("name", "tenant", "state", "url", "event_types", "waiting_since")}),
+        (None, {"fields": ("name", "tenant", "state", "url", "event_types", "include_keys", "duplicate_is_success")}),
+        ("Health", {"fields": ("health_words", "pending", "oldest_due", "succeeded", "failed", "answer_table")}),
         ("Secrets", {"fields": ("secret_table",)}),
-        ("People and times", {"fields": ("created_by", "created_at", "disabled_at", "disabled_reason")}),
+        ("Pings", {"fields": ("ping_table",)}),
+        (
+            "People and times",
+            {"fields": ("created_by", "created_at", "disabled_at", "disabled_by", "disabled_reason", "retired_at")},
+        ),
     )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return EndpointList
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("base.operate")
 
     def get_urls(self) -> list[Any]:
-        verbs = [self.verb_url("disable", self.disable_view), self.verb_url("enable", self.enable_view)]
-        return [*verbs, *super().get_urls()]
+        verbs = {
+            "ping": self.ping_view,
+            "enable": self.enable_view,
+            "disable": self.disable_view,
+            "edit": self.edit_view,
+            "rotate": self.rotate_view,
+            "revoke": self.revoke_view,
+            "retire": self.retire_view,
+        }
+        return [*(self.verb_url(name, view) for name, view in verbs.items()), *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: Endpoint) -> Iterable[Tool]:
-        if request.user.has_perm("base.operate"):
-            verb = "enable" if obj.disabled_at else "disable"
-            yield Tool(verb.title(), reverse(f"admin:webhooks_endpoint_{verb}", args=[obj.pk]))
+        if obj.retired_at or not request.user.has_perm("base.operate"):
+            return
+        verbs = {
+            "ping": "Ping",
+            **({"enable": "Enable"} if obj.disabled_at else {"disable": "Disable"}),
+            "edit": "Change",
+            "rotate": "Rotate the secret",
+            "revoke": "Revoke a secret",
+            "retire": "Retire",
+        }
+        for verb, label in verbs.items():
+            yield Tool(label, reverse(f"admin:webhooks_endpoint_{verb}", args=[obj.pk]))
+
+    def deciding(self, request: HttpRequest, object_id: int) -> Endpoint:
+        obj = self.wanted(request, str(object_id))
+        if not request.user.has_perm("base.operate"):
+            raise PermissionDenied
+        return obj
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         if not self.has_add_permission(request):
@@ -75,90 +118,203 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
                 endpoint, secret = endpoints.create(by=person(request), **form.cleaned_data)
             except ValidationError as error:
                 add_errors(form, error)
+            except WebhooksError as refusal:
+                form.add_error(None, str(refusal))
             else:
-                return self.secret_page(request, endpoint, secret)
+                next_step = "Install it at the receiver, then enable the endpoint, which sends a ping first."
+                return self.secret_page(request, endpoint, secret, "Endpoint added", next_step)
         context = {
             "button": "Add endpoint",
-            "about": "It gets the events that are emitted from now on, signed with a secret that the next page shows once.",
+            "about": "It is owed the events that are emitted from now on, signed with a secret that the next page shows "
+            "once. They are held until the endpoint is enabled.",
         }
-        fieldsets = [(None, {"fields": EndpointForm.Meta.fields})]
+        fieldsets = [(None, {"fields": (*EndpointForm.Meta.fields, "reason")})]
         return self.form_page(request, form, "admin/verb.html", context, "Add an endpoint", fieldsets)
 
-    def secret_page(self, request: HttpRequest, endpoint: Endpoint, secret: str) -> HttpResponse:
+    def secret_page(
+        self, request: HttpRequest, endpoint: Endpoint, secret: str, title: str, next_step: str
+    ) -> HttpResponse:
         """The answer to the POST itself: the secret is in no message, session, address or cache."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "Endpoint added",
+            "title": title,
             "subtitle": display.visible(str(endpoint)),
             "opts": self.opts,
             "original": endpoint,
             "secret": secret,
+            "next_step": next_step,
             "url": display.change_url(endpoint),
         }
         return TemplateResponse(
             request, "admin/webhooks/endpoint/secret.html", context, headers={"Cache-Control": "no-store"}
         )
 
-    def disable_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+    def ping_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.deciding(request, object_id)
-        form = forms.modelform_factory(Endpoint, form=ReasonForm, fields=())(request.POST or None, instance=obj)
 
-        def act(values: dict[str, Any]) -> tuple[Model, str]:
-            endpoint = endpoints.disable(endpoint=obj, by=person(request), reason=values["reason"])
-            return endpoint, f"Endpoint {endpoint} is disabled. Its events are held."
+        def call(values: dict[str, Any]) -> str:
+            sent = pings.ping(endpoint=obj, by=person(request))
+            if not pings.is_acknowledged(sent):
+                raise WebhooksError(pings.words(sent))
+            return pings.words(sent)
 
-        return self.verb_page(
-            request,
-            form,
-            act,
-            title="Disable an endpoint",
-            button="Disable the endpoint",
-            fieldsets=[("Your decision", {"fields": ("reason",)})],
-            about="Nothing more is sent to it. Its events, also those to come, are held in their order until it is enabled.",
-            obj=obj,
-        )
+        about = f"Sends one signed endpoint.ping and changes nothing else. {WAIT}"
+        form = bound(NoReasonForm, request, obj)
+        return self.decision(request, obj, form, call, "Ping an endpoint", "Ping", about)
 
     def enable_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.deciding(request, object_id)
 
-        def act(values: dict[str, Any]) -> tuple[Model, str]:
-            endpoint = endpoints.enable(endpoint=obj, by=person(request))
-            return endpoint, f"Endpoint {endpoint} is enabled. What was held goes out first."
+        def call(values: dict[str, Any]) -> str:
+            sent = endpoints.enable(endpoint=obj, by=person(request))
+            return f"Endpoint {obj} is enabled. {pings.words(sent)} What was held goes out first."
 
+        about = (
+            "Sends a signed endpoint.ping first, and enables the endpoint only if that is answered with 2xx. What was held "
+            f"is sent in its order, at a limited rate. {WAIT}"
+        )
+        form = bound(NoReasonForm, request, obj)
+        return self.decision(request, obj, form, call, "Enable an endpoint", "Ping and enable", about)
+
+    def disable_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.deciding(request, object_id)
+
+        def call(values: dict[str, Any]) -> str:
+            endpoints.disable(endpoint=obj, by=person(request), reason=values["reason"])
+            return f"Endpoint {obj} is disabled. Its events are held."
+
+        about = "Nothing more is sent to it. Its events, later ones too, are held in their order until it is enabled."
+        form = bound(ReasonForm, request, obj)
+        return self.decision(request, obj, form, call, "Disable an endpoint", "Disable the endpoint", about)
+
+    def edit_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.deciding(request, object_id)
+        form = bound(ChangeForm, request, obj)
+
+        def call(values: dict[str, Any]) -> str:
+            changed = {name: values[name] for name in CHANGEABLE if name in form.changed_data}
+            endpoints.change(endpoint=obj, by=person(request), reason=values["reason"], **changed)
+            return f"Endpoint {obj} is changed."
+
+        about = (
+            "A new URL holds from the next attempt on. What waits of an event type that is given up is cancelled; what is "
+            "being sent at this moment may still arrive. Object keys are in the events that are emitted from now on."
+        )
+        return self.decision(request, obj, form, call, "Change an endpoint", "Change", about, CHANGEABLE)
+
+    def rotate_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        """Answers with the page of the secret, where a decision would lead back to the endpoint."""
+        obj = self.deciding(request, object_id)
+        newest = obj.secrets.live().values_list("pk", flat=True).first() or 0
+        form = bound(RotateForm, request, obj, newest=newest)
+        if request.method == "POST" and form.is_valid():
+            try:
+                secret = secrets.rotate(endpoint=obj, by=person(request), **form.cleaned_data)
+            except WebhooksError as refusal:
+                form.add_error(None, str(refusal))
+            else:
+                next_step = "Install it at the receiver beside the old one, or instead of it where that was revoked."
+                return self.secret_page(request, obj, secret, "Secret rotated", next_step)
+        context = {
+            "button": "Rotate the secret",
+            "about": "The new secret signs first from the next attempt on; the next page shows it once.",
+        }
+        fieldsets = [("Your decision", {"fields": ("newest", "overlap", "reason")})]
+        return self.form_page(request, form, "admin/verb.html", context, "Rotate the secret", fieldsets, obj=obj)
+
+    def revoke_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.deciding(request, object_id)
+
+        def call(values: dict[str, Any]) -> str:
+            revoked = secrets.revoke(secret=values["secret"], by=person(request), reason=values["reason"])
+            return f"Secret {revoked.pk} of {obj} is revoked."
+
+        about = "It signs nothing more, from the next attempt on: a receiver that knows no other one will refuse what comes."
+        form = bound(RevokeForm, request, obj)
+        return self.decision(request, obj, form, call, "Revoke a secret", "Revoke", about, ("secret",))
+
+    def retire_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        obj = self.deciding(request, object_id)
+
+        def call(values: dict[str, Any]) -> str:
+            endpoints.retire(endpoint=obj, by=person(request), reason=values["reason"])
+            return f"Endpoint {obj} is retired."
+
+        about = (
+            "For ever: what waits is cancelled, later events are not owed to it, its secrets are revoked. Everything stays "
+            "readable."
+        )
+        form = bound(RetireForm, request, obj)
+        return self.decision(request, obj, form, call, "Retire an endpoint", "Retire", about, ("typed",))
+
+    def decision(
+        self,
+        request: HttpRequest,
+        obj: Endpoint,
+        form: forms.ModelForm[Any],
+        call: Callable[[dict[str, Any]], str],
+        title: str,
+        button: str,
+        about: str,
+        asked: tuple[str, ...] = (),
+    ) -> HttpResponse:
+        fields = (*asked, *(["reason"] if "reason" in form.fields else []))
         return self.verb_page(
             request,
-            NoReasonForm(request.POST if request.method == "POST" else None, instance=obj),
-            act,
-            title="Enable an endpoint",
-            button="Enable the endpoint",
-            fieldsets=[],
-            about=f"Disabled: {obj.disabled_reason or 'no'}. What was held is sent in its order.",
+            form,
+            lambda values: (obj, call(values)),
+            title=title,
+            button=button,
+            fieldsets=[("Your decision", {"fields": fields})] if fields else [],
+            about=f"{about} It is disabled: {obj.disabled_reason}" if obj.disabled_at else about,
             obj=obj,
         )
 
-    def deciding(self, request: HttpRequest, object_id: int) -> Endpoint:
-        obj = self.wanted(request, str(object_id))
-        if not request.user.has_perm("base.operate"):
-            raise PermissionDenied
-        return obj
-
     @admin.display(description="state")
     def state(self, obj: Endpoint) -> SafeString:
-        return display.pill("disabled, events are held", "overdue") if obj.disabled_at else display.pill("enabled")
+        return words.state(obj)
+
+    @admin.display(description="health")
+    def health(self, obj: Endpoint) -> SafeString | str:
+        return words.health_pill(obj, traffic_of(obj))
+
+    @admin.display(description="health")
+    def health_words(self, obj: Endpoint) -> SafeString:
+        return words.health_words(obj, traffic_of(obj))
 
     @admin.display(description="oldest due")
-    def waiting_since(self, obj: Endpoint) -> Any:
-        pending = obj.deliveries.filter(state=Delivery.State.PENDING)
-        due = pending.aggregate(due=Min("due_at"))["due"]
-        return display.moment(due) if due else display.NOTHING
+    def oldest_due(self, obj: Endpoint) -> SafeString | str:
+        return words.moment_or_nothing(traffic_of(obj).oldest_due)
+
+    @admin.display(description="pending")
+    def pending(self, obj: Endpoint) -> str:
+        return words.pending(traffic_of(obj))
+
+    @admin.display(description="last success")
+    def succeeded(self, obj: Endpoint) -> SafeString | str:
+        return words.moment_or_nothing(traffic_of(obj).succeeded)
+
+    @admin.display(description="last failure")
+    def failed(self, obj: Endpoint) -> SafeString | str:
+        return words.moment_or_nothing(traffic_of(obj).failed)
+
+    @admin.display(description="last answers")
+    def answer_table(self, obj: Endpoint) -> SafeString | str:
+        return words.answer_table(obj)
 
     @admin.display(description="secrets")
     def secret_table(self, obj: Endpoint) -> SafeString:
-        rows = (
-            (
-                display.moment(each.created_at),
-                *(when and display.moment(when) for when in (each.expires_at, each.revoked_at)),
-            )
-            for each in obj.secrets.order_by("-pk")
-        )
-        return display.table(("Made", "Expires", "Revoked"), rows)
+        return words.secret_table(obj, traffic_of(obj))
+
+    @admin.display(description="pings")
+    def ping_table(self, obj: Endpoint) -> SafeString | str:
+        return words.ping_table(obj)
+
+
+def bound(
+    form: type[forms.ModelForm[Any]], request: HttpRequest, obj: Endpoint, **initial: Any
+) -> forms.ModelForm[Any]:
+    """The form about this endpoint, with what was posted; without fields an empty post is one, too."""
+    fields = CHANGEABLE if issubclass(form, ChangeForm) else ()
+    made = forms.modelform_factory(Endpoint, form=form, fields=fields)
+    return made(request.POST if request.method == "POST" else None, instance=obj, initial=initial)
