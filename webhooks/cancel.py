@@ -1,5 +1,6 @@
 """Deliveries that are not owed any more: of an event type that the endpoint gave up, or of a retired endpoint."""
 
+import time
 from typing import Final, NamedTuple
 
 from django.db import connection, transaction
@@ -9,6 +10,7 @@ from webhooks import lanes, settlement
 from webhooks.models import EVERY_TYPE, Endpoint
 
 CHUNK: Final = 1000
+AT_ONCE: Final = 10.0  # seconds for which a person's request goes on; the sweep does the rest
 START: Final = ("infinity", 2**63 - 1)
 
 
@@ -22,14 +24,15 @@ class Unowed(NamedTuple):
     place: str
 
 
-def unowed(endpoint_id: int, why: str = "") -> int:
+def unowed(endpoint_id: int, why: str = "", *, seconds: float = float("inf")) -> int:
     """Cancel what the endpoint is not owed any more, in chunks, and let its lanes go on; returns how many.
 
-    `why` is a person's reason, which each cancelled delivery then carries. What is being sent at the moment is left alone: it
-    may still be delivered, and then is; if it fails, a later pass cancels it. Call it outside of transactions.
+    `why` is a person's reason, which each cancelled delivery then carries. After `seconds` no further chunk is begun. What is
+    being sent at the moment is left alone: it may still be delivered, and then is; if it fails, a later pass cancels it. Call
+    it outside of transactions.
     """
-    cancelled, after = 0, START
-    while True:
+    cancelled, after, ends = 0, START, time.monotonic() + seconds
+    while not cancelled or time.monotonic() < ends:
         with transaction.atomic(durable=True):
             endpoint = Endpoint.objects.select_for_update(no_key=True).get(pk=endpoint_id)
             found = page(endpoint, after)

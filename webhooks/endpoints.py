@@ -142,9 +142,10 @@ def change(
     """Change what is given; None leaves a thing as it is.
 
     A new URL holds from the next attempt on; object keys are in the bodies of events that are emitted from now on. Pending
-    deliveries of a type that is given up are cancelled with the reason, and their lanes go on; one that is being sent at this
-    moment may still be delivered, and then is; if it fails, the sweep cancels it. Raises WebhooksError without a reason, for
-    a retired endpoint, and where nothing would change; Django's ValidationError by field.
+    deliveries of a type that is given up are cancelled with the reason, and their lanes go on; of very many the sweep cancels
+    the rest. One that is being sent at this moment may still be delivered, and then is; if it fails, the sweep cancels it.
+    Raises WebhooksError without a reason, for a retired endpoint, and where nothing would change; Django's ValidationError by
+    field.
     """
     permitted(by)
     stated(reason, "changing the endpoint")
@@ -168,7 +169,7 @@ def change(
         after = {field: kept(locked, field) for field in new}
         audit.record(action="endpoint.changed", subject=locked, by=by, reason=reason, before=before, after=after)
     if "event_types" in new:
-        cancel.unowed(locked.pk, reason)
+        cancel.unowed(locked.pk, reason, seconds=cancel.AT_ONCE)
     endpoint.refresh_from_db()
     return endpoint
 
@@ -182,8 +183,9 @@ def kept(endpoint: Endpoint, field: str) -> Any:
 def retire(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
     """For ever: it is owed nothing more, its secrets are revoked, its pending deliveries are cancelled with the reason.
 
-    One that is being sent at this moment may still be delivered, and then is; if it fails, the sweep cancels it. Everything
-    stays readable. Raises WebhooksError without a reason, and where it is retired already.
+    Of very many the sweep cancels the rest. One that is being sent at this moment may still be delivered, and then is; if it
+    fails, the sweep cancels it. Everything stays readable. Raises WebhooksError without a reason, and where it is retired
+    already.
     """
     permitted(by)
     stated(reason, "retiring the endpoint")
@@ -199,6 +201,6 @@ def retire(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
             action="endpoint.retired", subject=locked, by=by, reason=reason,
             before={"disabled_reason": locked.disabled_reason}, after={"secrets_revoked": revoked},
         )  # fmt: skip
-    cancel.unowed(locked.pk, reason)
+    cancel.unowed(locked.pk, reason, seconds=cancel.AT_ONCE)
     endpoint.refresh_from_db()
     return endpoint

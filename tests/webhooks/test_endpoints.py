@@ -341,6 +341,18 @@ def test_more_than_a_chunk_is_cancelled_and_the_rest_keeps_its_order(
     assert [row.sequence for row in due] == [3] * 5, "the first that is owed still, in each lane, and nothing else"
 
 
+def test_a_request_is_cut_short_and_the_sweep_does_the_rest(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cancel, "CHUNK", 7)
+    monkeypatch.setattr(cancel, "AT_ONCE", 0.0)
+    made, _ = endpoint(operator)
+    tell(*assets(5, events=4))
+    endpoints.retire(endpoint=made, by=operator, reason="Gone.")
+    assert states() == {"cancelled": 7, "pending": 13}
+    assert sweep.sweep()["cancelled"] == 13
+    assert states() == {"cancelled": 20}
+    assert sorted(set(reasons())) == ["The endpoint is retired.", "The endpoint is retired: Gone."]
+
+
 def test_a_redelivery_that_waits_in_no_lane_is_cancelled_too(operator: User) -> None:
     made, _ = endpoint(operator)
     tell(notice("a", "1"))
