@@ -12,8 +12,8 @@ from django.db.models.functions import Coalesce, Now
 from cleanup_project.base import alarms, audit, queue
 from cleanup_project.base.models import User
 from webhooks import cancel, health, pings, secrets
+from webhooks.claiming import without_query
 from webhooks.decisions import lock, permitted, stated
-from webhooks.dispatch import without_query
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, Ping
 

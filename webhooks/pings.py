@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from cleanup_project.base import audit, canonical, clock, vault
 from cleanup_project.base.models import User
 from webhooks import failures, outbox, secrets, sender
+from webhooks.claiming import without_query
 from webhooks.decisions import lock, permitted
-from webhooks.dispatch import without_query
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Endpoint, Ping
 from webhooks.sender import Answer, Sending
