@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from cleanup_project.base import queue
+from cleanup_project.base import jobs, queue
 from ledger import breaker, closing, dispositions, drain, inflight, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
@@ -34,6 +34,7 @@ def sweep() -> Mapping[str, int]:
         "lifecycle_conflicts": lifecycle.assess_all(),
         **webhooks.sweep(),
         "keys_forgotten": outbox.forget_details(),
+        "bulk_jobs": jobs.ring(),
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),
         "closed": closing.close_drained(),

@@ -1,13 +1,16 @@
 """People, the rights they hold, and the append-only record of what they did."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.contrib.auth.models import AbstractUser, Permission
 from django.db import models
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
 from cleanup_project.base.roles import RIGHTS, SUPERUSER_RIGHTS
+
+FASTEST_JOB: Final = 1000  # items a second
 
 
 class User(AbstractUser):
@@ -130,3 +133,90 @@ class Alarm(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.subject_label}"
+
+
+class BulkJob(models.Model):
+    """One decision about many rows, each of which gets an outcome of its own. `jobs` is its sole writer.
+
+    Which rows they are is frozen when it is made. `done` items, the first in order, have their outcome; the effects of an
+    item and its outcome commit together.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running"  # its next items are taken as its rate allows
+        PAUSED = "paused"  # by a person, or because nobody may go on with it
+        DONE = "done"  # every item has its outcome
+        CANCELLED = "cancelled"  # a person ended it; what was not done will not be
+
+    kind = models.CharField(max_length=64, help_text="For example redelivery.")
+    subject_type = models.CharField(max_length=64, help_text="What its items are.")
+    selection = models.TextField(help_text="What was chosen, in words.")
+    reason = models.TextField()
+    requested_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    in_charge = models.ForeignKey(
+        User, on_delete=models.PROTECT, related_name="+",
+        help_text="In whose name items are done: who asked for it, or who resumed it last.",
+    )  # fmt: skip
+    requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    token = models.UUIDField(unique=True, help_text="Of the form: sent twice, it makes one job.")
+    total = models.PositiveIntegerField(default=0)
+    done = models.PositiveIntegerField(default=0)
+    outcomes = models.JSONField(default=dict, help_text="How many items ended how.")
+    rate = models.PositiveIntegerField(help_text="Items a second, at most.")
+    free_at = models.DateTimeField(db_default=Now(), editable=False, help_text="Until then its rate allows no item.")
+    state = models.CharField(max_length=9, choices=State, default=State.RUNNING)
+    paused_because = models.TextField(blank=True)
+    worked_at = models.DateTimeField(db_default=Now(), editable=False)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "bulk job"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(done__lte=F("total")), name="bulkjob_within_total"),
+            models.CheckConstraint(condition=Q(rate__range=(1, FASTEST_JOB)), name="bulkjob_rate"),
+            models.CheckConstraint(condition=~Q(reason=""), name="bulkjob_with_reason"),
+            models.CheckConstraint(
+                condition=(Q(state="paused") & ~Q(paused_because="")) | (~Q(state="paused") & Q(paused_because="")),
+                name="bulkjob_paused_with_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["running", "paused"], finished_at=None)
+                | Q(state="done", finished_at__isnull=False, done=F("total"))
+                | Q(state="cancelled", finished_at__isnull=False),
+                name="bulkjob_finished",
+            ),
+        ]
+        indexes = [
+            # What the sweep rings for.
+            models.Index(fields=["worked_at"], condition=Q(state="running"), name="bulkjob_running"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class BulkItem(models.Model):
+    """One row that a bulk job is about, and what became of it."""
+
+    job = models.ForeignKey(BulkJob, on_delete=models.PROTECT, db_index=False, related_name="items")
+    ordinal = models.PositiveIntegerField(help_text="Items are done in this order.")
+    subject_id = models.BigIntegerField()
+    outcome = models.CharField(max_length=32, blank=True)
+    detail = models.TextField(blank=True)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "bulk job's item"
+        verbose_name_plural = "items of bulk jobs"
+        ordering = ["job_id", "ordinal"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "ordinal"], name="bulkitem_ordinal"),
+            models.CheckConstraint(
+                condition=Q(outcome="", done_at=None) | (~Q(outcome="") & Q(done_at__isnull=False)),
+                name="bulkitem_done_with_outcome",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"item {self.ordinal} of {self.job_id}"

@@ -118,8 +118,85 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(condition=models.Q(('cleared_at', None)), fields=('kind', 'subject_type', 'subject_id'), name='alarm_once'), models.CheckConstraint(condition=models.Q(('message', ''), _negated=True), name='alarm_says_what')],
             },
         ),
+        migrations.CreateModel(
+            name='BulkJob',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(help_text='For example redelivery.', max_length=64)),
+                ('subject_type', models.CharField(help_text='What its items are.', max_length=64)),
+                ('selection', models.TextField(help_text='What was chosen, in words.')),
+                ('reason', models.TextField()),
+                ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('token', models.UUIDField(help_text='Of the form: sent twice, it makes one job.', unique=True)),
+                ('total', models.PositiveIntegerField(default=0)),
+                ('done', models.PositiveIntegerField(default=0)),
+                ('outcomes', models.JSONField(default=dict, help_text='How many items ended how.')),
+                ('rate', models.PositiveIntegerField(help_text='Items a second, at most.')),
+                ('free_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False, help_text='Until then its rate allows no item.')),
+                ('state', models.CharField(choices=[('running', 'Running'), ('paused', 'Paused'), ('done', 'Done'), ('cancelled', 'Cancelled')], default='running', max_length=9)),
+                ('paused_because', models.TextField(blank=True)),
+                ('worked_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('in_charge', models.ForeignKey(help_text='In whose name items are done: who asked for it, or who resumed it last.', on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'bulk job',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='BulkItem',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('ordinal', models.PositiveIntegerField(help_text='Items are done in this order.')),
+                ('subject_id', models.BigIntegerField()),
+                ('outcome', models.CharField(blank=True, max_length=32)),
+                ('detail', models.TextField(blank=True)),
+                ('done_at', models.DateTimeField(blank=True, null=True)),
+                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='items', to='base.bulkjob')),
+            ],
+            options={
+                'verbose_name': "bulk job's item",
+                'verbose_name_plural': 'items of bulk jobs',
+                'ordering': ['job_id', 'ordinal'],
+            },
+        ),
+        migrations.AddIndex(
+            model_name='bulkjob',
+            index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='bulkjob_running'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkjob',
+            constraint=models.CheckConstraint(condition=models.Q(('done__lte', models.F('total'))), name='bulkjob_within_total'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkjob',
+            constraint=models.CheckConstraint(condition=models.Q(('rate__range', (1, 1000))), name='bulkjob_rate'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkjob',
+            constraint=models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='bulkjob_with_reason'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkjob',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'paused'), models.Q(('paused_because', ''), _negated=True)), models.Q(models.Q(('state', 'paused'), _negated=True), ('paused_because', '')), _connector='OR'), name='bulkjob_paused_with_reason'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkjob',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state__in', ['running', 'paused'])), models.Q(('done', models.F('total')), ('finished_at__isnull', False), ('state', 'done')), models.Q(('finished_at__isnull', False), ('state', 'cancelled')), _connector='OR'), name='bulkjob_finished'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkitem',
+            constraint=models.UniqueConstraint(fields=('job', 'ordinal'), name='bulkitem_ordinal'),
+        ),
+        migrations.AddConstraint(
+            model_name='bulkitem',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('done_at', None), ('outcome', '')), models.Q(models.Q(('outcome', ''), _negated=True), ('done_at__isnull', False)), _connector='OR'), name='bulkitem_done_with_outcome'),
+        ),
         # The broker's poll: django-q2 itself indexes only the id, and messages in hand would be read at every poll.
         migrations.RunSQL('CREATE INDEX ormq_by_key_and_lock ON django_q_ormq (key, lock)', 'DROP INDEX ormq_by_key_and_lock'),
         sqlfiles.run(__file__, "refuse_change.sql", undo="DROP FUNCTION refuse_change()"),
         sqlfiles.append_only("base_auditevent"),
+        sqlfiles.run(__file__, "bulk_guard.sql", undo="DROP FUNCTION guard_bulk() CASCADE"),
     ]

@@ -1,0 +1,313 @@
+"""Bulk jobs: one decision of a person about many rows, carried out item by item, as fast as its rate allows.
+
+The set is frozen in the transaction that makes the job, so that what is done is what was confirmed. Items are done in
+chunks, each one transaction that holds the job's row, the effects and the outcomes: whatever stops where, nothing is done
+twice or left out, and of two workers one goes away. The job's row is the first lock of that transaction.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+from django.core.exceptions import EmptyResultSet
+from django.db import OperationalError, connection, transaction
+from django.db.models import Model, QuerySet
+from django.db.models.functions import Now
+
+from cleanup_project.base import audit, clock, queue, sqlfiles
+from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
+
+TASK: Final = "cleanup_project.base.tasks.bulk_job"
+MOST: Final = 250_000  # items of one job
+CHUNK: Final = 200  # items in one transaction, and never more than a second's worth
+RATE: Final = 50  # items a second, unless asked for otherwise
+DRIFT: Final = 100  # one in so many may have come or gone since the person looked
+DETAIL_LIMIT: Final = 500
+FAILED: Final = "failed"
+State = BulkJob.State
+
+log = structlog.get_logger(__name__)
+
+
+class JobRefused(Exception):
+    """A request about a bulk job that cannot be carried out, with words that say what to do; nothing was changed."""
+
+    def __init__(self, words: str, *, field: str | None = None) -> None:
+        super().__init__(words)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item: a code of at most 32 characters, by which outcomes are counted, and words for a person."""
+
+    code: str
+    words: str = ""
+
+
+# (ids, in whose name, reason) → the outcome of each id. Called inside a transaction, which its effects belong to.
+Verb = Callable[[Sequence[int], User, str], Mapping[int, Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a job of this kind does to its items, and the right that it takes, as base.operate."""
+
+    verb: Verb
+    label: str
+    right: str
+    subject_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person confirmed: the rows, in words too, how many they saw, why, how fast, and the token of their form."""
+
+    rows: QuerySet[Any]
+    selection: str
+    expected: int
+    reason: str
+    token: UUID
+    rate: int = RATE
+
+
+KINDS: Final[dict[str, Kind]] = {}
+
+
+def register(kind: str, verb: Verb, label: str, right: str, subject: type[Model]) -> None:
+    """Let jobs of this kind be made and carried out; called when an application is loaded, in every process alike."""
+    KINDS[kind] = Kind(verb, label, right, subject._meta.label_lower)
+
+
+def create(kind: str, order: Order, *, by: User) -> BulkJob:
+    """Freeze the set and begin. The same token again returns the job that it made.
+
+    Raises JobRefused for who may not, without a reason, for a rate outside of 1 to FASTEST_JOB, and where the set is
+    empty, larger than MOST, or no longer about as large as the person saw it.
+    """
+    permitted(kind, by)
+    check_reason(order.reason)
+    check_rate(order.rate)
+    with transaction.atomic():
+        job, new = BulkJob.objects.get_or_create(
+            token=order.token,
+            defaults={
+                "kind": kind,
+                "subject_type": KINDS[kind].subject_type,
+                "selection": order.selection,
+                "reason": order.reason,
+                "requested_by": by,
+                "in_charge": by,
+                "rate": order.rate,
+            },
+        )
+        if not new:
+            if (job.kind, job.requested_by_id) != (kind, by.pk):
+                raise JobRefused("This form was used already, for another job: open it anew.")
+            return job
+        total = freeze(job, order.rows)
+        check_total(total, order.expected)
+        BulkJob.objects.filter(pk=job.pk).update(total=total)
+        told = {"kind": kind, "selection": order.selection, "total": total, "seen": order.expected, "rate": order.rate}
+        audit.record(action="bulkjob.created", subject=job, by=by, reason=order.reason, after=told)
+        queue.wake(TASK, job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def freeze(job: BulkJob, rows: QuerySet[Any]) -> int:
+    """Make the rows the job's items, in order of their ids, in one statement; returns how many they are."""
+    try:
+        chosen, parameters = rows.order_by().values_list("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO base_bulkitem (job_id, ordinal, subject_id, outcome, detail) "  # noqa: S608 - Django's own
+            f"SELECT %s, row_number() OVER (ORDER BY id), id, '', '' FROM ({chosen}) AS chosen (id) LIMIT %s",
+            [job.pk, *parameters, MOST + 1],
+        )
+        return int(cursor.rowcount)
+
+
+def check_total(total: int, expected: int) -> None:
+    if total == 0:
+        raise JobRefused("Nothing matches any more: look again.")
+    if total > MOST:
+        raise JobRefused(f"More than {MOST:,} match: narrow what is chosen, and make several jobs.")
+    if abs(total - expected) > expected // DRIFT:
+        raise JobRefused(
+            f"You saw {expected:,}, and {total:,} match now. That differs by more than one in {DRIFT}: look again, then "
+            "confirm what you see."
+        )
+
+
+def pause(*, job: BulkJob, by: User, reason: str) -> BulkJob:
+    """Let no further item begin. Raises JobRefused."""
+    permitted(job.kind, by)
+    check_reason(reason)
+    with transaction.atomic():
+        row = locked(job)
+        if row.state != State.RUNNING:
+            raise JobRefused(f"{row} is {row.state}, so it cannot be paused.")
+        changed(row, "paused", by, reason, state=State.PAUSED, paused_because=reason)
+    return again(job)
+
+
+def resume(*, job: BulkJob, by: User) -> BulkJob:
+    """Go on, in the name of whoever resumes it. Raises JobRefused."""
+    permitted(job.kind, by)
+    with transaction.atomic():
+        row = locked(job)
+        if row.state != State.PAUSED:
+            raise JobRefused(f"{row} is {row.state}, so there is nothing to resume.")
+        changed(row, "resumed", by, "", state=State.RUNNING, paused_because="", in_charge=by)
+        queue.wake(TASK, row.pk)
+    return again(job)
+
+
+def cancel(*, job: BulkJob, by: User, reason: str) -> BulkJob:
+    """End it; what was done stays done, and no item is done any more. Raises JobRefused."""
+    permitted(job.kind, by)
+    check_reason(reason)
+    with transaction.atomic():
+        row = locked(job)
+        if row.finished_at is not None:
+            raise JobRefused(f"{row} is {row.state} already.")
+        changed(row, "cancelled", by, reason, state=State.CANCELLED, paused_because="", finished_at=Now())
+    return again(job)
+
+
+def set_rate(*, job: BulkJob, by: User, rate: int) -> BulkJob:
+    """Change how many items a second it does, from its next chunk on. Raises JobRefused."""
+    permitted(job.kind, by)
+    check_rate(rate)
+    with transaction.atomic():
+        row = locked(job)
+        if row.finished_at is not None:
+            raise JobRefused(f"{row} is {row.state} already.")
+        changed(row, "rate_changed", by, "", rate=rate)
+        # A worker that came while the row was locked has gone away.
+        queue.wake(TASK, row.pk)
+    return again(job)
+
+
+def changed(row: BulkJob, act: str, by: User | None, reason: str, **fields: Any) -> None:
+    """Write what an act changes, and the record of it. The job's row is locked."""
+    before = {"state": row.state, "rate": row.rate, "done": row.done, "in_charge": str(row.in_charge)}
+    BulkJob.objects.filter(pk=row.pk).update(**fields)
+    row.refresh_from_db()
+    after = {"state": row.state, "rate": row.rate, "in_charge": str(row.in_charge), "outcomes": row.outcomes}
+    audit.record(action=f"bulkjob.{act}", subject=row, by=by, reason=reason, before=before, after=after)
+
+
+def locked(job: BulkJob) -> BulkJob:
+    """Waits for a chunk that is being done."""
+    return BulkJob.objects.select_for_update(no_key=True).get(pk=job.pk)
+
+
+def again(job: BulkJob) -> BulkJob:
+    job.refresh_from_db()
+    return job
+
+
+def work_slice(job_id: int, *, budget_seconds: float, wait: Callable[[float], object] = time.sleep) -> bool:
+    """Do chunks of a job for so long; whether nothing is left here: it has ended, is paused, or is another worker's."""
+    until = time.monotonic() + budget_seconds
+    while (seconds := work_chunk(job_id)) is not None:
+        if time.monotonic() + seconds >= until:
+            return False
+        if seconds > 0:
+            wait(seconds)
+    return True
+
+
+def work_chunk(job_id: int) -> float | None:
+    """Do the next items in one transaction; returns the seconds until its rate allows more, or None: nothing is left here."""
+    with transaction.atomic():
+        running = BulkJob.objects.select_for_update(no_key=True, skip_locked=True).filter(state=State.RUNNING)
+        job = running.filter(pk=job_id).first()
+        if job is None:
+            return None
+        now = clock.now()
+        if job.free_at > now:
+            return (job.free_at - now).total_seconds()
+        kind = KINDS[job.kind]
+        if not job.in_charge.has_perm(kind.right):
+            why = f"{job.in_charge} may not go on with it any more: somebody with the right {kind.right} can resume it."
+            changed(job, "paused", None, why, state=State.PAUSED, paused_because=why)
+            return None
+        items = list(job.items.filter(ordinal__gt=job.done).order_by("ordinal")[: min(CHUNK, job.rate)])
+        ended = outcomes_of(kind, [each.subject_id for each in items], job.in_charge, job.reason)
+        record(job, items, ended)
+        took = timedelta(seconds=len(items) / job.rate)
+        counts = Counter(job.outcomes) + Counter(each.code for each in ended)
+        BulkJob.objects.filter(pk=job.pk).update(
+            done=job.done + len(items), outcomes=counts, free_at=now + took, worked_at=Now()
+        )
+        if job.done + len(items) == job.total:
+            changed(again(job), "done", None, "", state=State.DONE, finished_at=Now())
+            return None
+        return 0.0
+
+
+def outcomes_of(kind: Kind, ids: Sequence[int], by: User, reason: str) -> list[Outcome]:
+    """Do these items together; where that fails, one by one, so that an item on which the verb breaks stops no other."""
+    try:
+        with transaction.atomic():
+            done = kind.verb(ids, by, reason)
+            return [done[each] for each in ids]
+    except OperationalError:
+        raise  # the database's trouble is no item's: the chunk comes again
+    except Exception as error:
+        if len(ids) > 1:
+            return [outcome for each in ids for outcome in outcomes_of(kind, [each], by, reason)]
+        log.exception("bulk item failed", kind=kind.label, subject=ids[0])
+        return [Outcome(FAILED, f"{type(error).__name__}: {error}")]
+
+
+def record(job: BulkJob, items: Sequence[BulkItem], ended: Sequence[Outcome]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "bulk_record.sql"),
+            {
+                "job": job.pk,
+                "ordinals": [each.ordinal for each in items],
+                "outcomes": [each.code for each in ended],
+                # An error may quote anything; PostgreSQL's text cannot hold NUL.
+                "details": [each.words.replace("\x00", "\\0")[:DETAIL_LIMIT] for each in ended],
+            },
+        )
+
+
+def ring() -> int:
+    """Ring for every running job that nobody has worked at for a minute; returns how many. For sweeps."""
+    resting = BulkJob.objects.filter(state=State.RUNNING, worked_at__lt=Now() - queue.TICK_EVERY)
+    with transaction.atomic():
+        waiting = list(resting.order_by("worked_at").values_list("pk", flat=True))
+        for job in waiting:
+            queue.wake(TASK, job)
+    return len(waiting)
+
+
+def permitted(kind: str, by: User) -> None:
+    known = KINDS.get(kind)
+    if known is None:
+        raise JobRefused(f"No application does jobs of the kind {kind}: the product was changed since.")
+    if not by.has_perm(known.right):
+        raise JobRefused(f"{by} may not do that to many at once: it needs the right {known.right}.")
+
+
+def check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise JobRefused("State a reason: it is kept for ever.", field="reason")
+
+
+def check_rate(rate: int) -> None:
+    if not 1 <= rate <= FASTEST_JOB:
+        raise JobRefused(f"Choose a rate of 1 to {FASTEST_JOB:,} items a second.", field="rate")
