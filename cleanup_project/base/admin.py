@@ -14,7 +14,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import display, jobpages  # noqa: F401 - importing registers its pages
 from cleanup_project.base.audit import SYSTEM
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, Heartbeat, User

@@ -7,7 +7,7 @@ from django.contrib.admin.apps import AdminConfig
 from django.http import HttpRequest
 
 ORDER: Final = (
-    "base.Alarm", "base.Heartbeat", "base.AuditEvent", "base.User", "auth.Group",
+    "base.Alarm", "base.BulkJob", "base.BulkItem", "base.Heartbeat", "base.AuditEvent", "base.User", "auth.Group",
     "ledger.CleanupRun", "ledger.DeadLetter", "ledger.CleanupCommand", "ledger.Receipt", "ledger.ErasureRequest",
     "ledger.HoldReport", "ledger.ManifestItem", "ledger.ManifestPart", "ledger.ItemDisposition", "ledger.SkippedItem",
     "ledger.ScheduleSlot",
