@@ -6,4 +6,4 @@ class WebhooksConfig(AppConfig):
     verbose_name = "Webhooks"
 
     def ready(self) -> None:
-        from webhooks import checks  # noqa: F401 - importing registers them
+        from webhooks import checks, redelivery  # noqa: F401 - importing registers them
