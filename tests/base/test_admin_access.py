@@ -1,6 +1,7 @@
 """Every registered model, every role: who sees the list and the item, and that nobody changes what the machine owns."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -12,7 +13,7 @@ from django.urls import reverse
 
 from cleanup_project.base import alarms, clock, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, Heartbeat, User
+from cleanup_project.base.models import Alarm, BulkItem, BulkJob, Heartbeat, User
 from ledger import erasure, inflight, quarantine, stops
 from ledger.models import (
     Attempt,
@@ -41,8 +42,9 @@ from tests import world
 from tests.ledger.acting import build
 from tests.ledger.parking import dead
 from tests.web import quick_pages, url  # noqa: F401
-from webhooks import endpoints
+from webhooks import endpoints, redelivery
 from webhooks.models import Delivery, DeliveryAttempt, DetailedBody, EndpointSecret, Lane, Ping
+from webhooks.redelivery import Chosen
 
 REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
 PEOPLE = (User, Group)
@@ -85,6 +87,9 @@ def everything(db: None) -> None:
     acting.drain()
     delivery = Delivery.objects.get()
     DeliveryAttempt.objects.create(delivery=delivery, endpoint=endpoint, number=1, token=1, url=endpoint.url)
+    redelivery.redeliver_all(
+        chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
+    )
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
@@ -97,6 +102,8 @@ def everything(db: None) -> None:
 
 def may_view(model: type[Model], role: str) -> bool:
     if model is Alarm:
+        return True
+    if model in (BulkJob, BulkItem) and "operate" in roles.MATRIX[role]:
         return True
     if model in PEOPLE:
         return bool(roles.MATRIX[role] & {"manage_settings", "read_everything"})

@@ -1,14 +1,18 @@
-"""Events, their deliveries and every attempt: read."""
+"""Events, their deliveries and every attempt: read, and sent again."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
-from cleanup_project.base.modeladmin import ReadOnlyAdmin
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
+from webhooks.admin.redelivery import FILTERS, RedeliveryPages, rounds_table
 from webhooks.models import Delivery, DeliveryAttempt, OutboxEvent
 
 ROWS_SHOWN = 100
@@ -60,24 +64,39 @@ class OutboxEventAdmin(ReadOnlyAdmin[OutboxEvent]):
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
+class DeliveryAdmin(RedeliveryPages, ReadOnlyAdmin[Delivery]):
     list_display = (
-        "event", "endpoint", "state_pill", "next_attempt", "attempts", "last_status", "last_class", "finished_at",
+        "event", "endpoint", "round_words", "state_pill", "next_attempt", "attempts", "last_status", "last_class",
+        "finished_at",
     )  # fmt: skip
     list_select_related = ("event", "endpoint")
-    list_filter = ("state",)
+    list_filter = FILTERS
     ordering = ("-id",)
     exact_search = ("event",)
     search_help_text = "An event id or a command key, exactly."
-    empty_words = {"last_class": "none", "finished_at": "not yet"}
+    empty_words = {"last_class": "none", "finished_at": "not yet", "requested_by": "nobody: it is owed"}
     fieldsets = (
         (None, {"fields": ("event", "endpoint", "tenant", "subject", "sequence", "state_pill", "cancel_reason")}),
         ("Attempts", {"fields": ("attempt_table", "next_attempt", "last_error", "finished_at")}),
+        ("Sent again", {"fields": ("round_words", "requested_by", "rounds")}),
         ("Lease", {"fields": ("lease_token", "lease_until")}),
     )
 
+    def tools(self, request: HttpRequest, obj: Delivery) -> Iterable[Tool]:
+        if self.has_operate_permission(request) and obj.state != Delivery.State.CANCELLED:
+            words = "Send now" if obj.state == Delivery.State.PENDING else "Redeliver"
+            yield Tool(words, reverse("admin:webhooks_delivery_redeliver", args=[obj.pk]))
+
     def search_exactly(self, queryset: QuerySet[Delivery], term: str) -> QuerySet[Delivery]:
         return queryset.filter(event__in=named_events(term))
+
+    @admin.display(description="round")
+    def round_words(self, obj: Delivery) -> str:
+        return f"redelivery {obj.round}" if obj.round else "as owed"
+
+    @admin.display(description="all rounds")
+    def rounds(self, obj: Delivery) -> SafeString:
+        return rounds_table(obj)
 
     @admin.display(description="subject")
     def subject(self, obj: Delivery) -> SafeString:
@@ -110,10 +129,12 @@ class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
     ordering = ("-id",)
     exact_search = ("delivery",)
     search_help_text = "An event id or a command key, exactly."
+    empty_words = {"peer": "none: it was not connected"}
     fieldsets = (
-        (None, {"fields": ("delivery", "endpoint", "number", "token", "url")}),
-        ("What came of it", {"fields": ("outcome_pill", "error", "started_at", "finished_at", "milliseconds")}),
-        ("Answer", {"fields": ("response_text",)}),
+        (None, {"fields": ("delivery", "endpoint", "number", "token", "is_probe", "url", "key_ids")}),
+        ("What came of it", {"fields": ("outcome_pill", "error", "started_at", "finished_at")}),
+        ("Connection", {"fields": ("peer", "reused", "resent", "phases")}),
+        ("Answer", {"fields": ("headers", "response_text", "bytes_read", "truncated")}),
     )
 
     def search_exactly(self, queryset: QuerySet[DeliveryAttempt], term: str) -> QuerySet[DeliveryAttempt]:
@@ -123,6 +144,14 @@ class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
     @admin.display(description="outcome")
     def outcome_pill(self, obj: DeliveryAttempt) -> SafeString:
         return outcome(obj)
+
+    @admin.display(description="milliseconds")
+    def phases(self, obj: DeliveryAttempt) -> SafeString:
+        named = {
+            "Name lookup": obj.dns_ms, "Connect": obj.connect_ms, "TLS": obj.tls_ms, "To the status line": obj.first_byte_ms,
+            "In all": obj.milliseconds,
+        }  # fmt: skip
+        return display.table((), named.items())
 
     @admin.display(description="body")
     def response_text(self, obj: DeliveryAttempt) -> SafeString | str:
