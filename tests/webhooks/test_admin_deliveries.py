@@ -51,9 +51,9 @@ def confirm(client: Client, chosen: dict[str, Any], **said: Any) -> Any:
 
 def test_deliveries_are_filtered_by_state_endpoint_type_class_and_time(at_work: User, client: Client) -> None:
     one, _ = endpoint(at_work)
-    two, _ = endpoint(at_work, name="two", event_types=["media.held"])
+    two, _ = endpoint(at_work, name="two", event_types=["quarantine.entered"])
     dead, gone = owed("a", "b")
-    to_one, to_two = owed("c", kind="media.held")
+    to_one, to_two = owed("c", kind="quarantine.entered")
     die(dead)
     die(gone, failure="gone")
     disable(two)
@@ -64,7 +64,7 @@ def test_deliveries_are_filtered_by_state_endpoint_type_class_and_time(at_work: 
     assert listed(client, state__exact="held") == {to_two.pk}
     assert listed(client, endpoint=one.pk) == everything - {to_two.pk}
     assert listed(client, endpoint="x") == set()
-    assert listed(client, type="media.held") == {to_one.pk, to_two.pk}
+    assert listed(client, type="quarantine.entered") == {to_one.pk, to_two.pk}
     assert listed(client, **{"class": "gone"}) == {gone.pk}
     assert listed(client, emitted="hour") == everything
     assert listed(client, emitted="hour", state__exact="dead", endpoint=two.pk) == set()

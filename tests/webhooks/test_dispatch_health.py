@@ -16,7 +16,7 @@ from django.db import connection
 from cleanup_project.base import clock
 from cleanup_project.base.models import User
 from tests.webhooks.http import Request, receiver
-from tests.webhooks.world import assets, endpoint, make_due, notice, sql, states, tell
+from tests.webhooks.world import assets, enabled_without_ping, endpoint, make_due, notice, sql, states, tell
 from webhooks import claiming, dispatch, endpoints, health, limits, retry, sender
 from webhooks.dispatch import Dispatched
 from webhooks.models import Delivery, DeliveryAttempt, DetailedBody, Endpoint, OutboxEvent
@@ -138,12 +138,12 @@ def test_a_dead_endpoint_with_ten_thousand_due_costs_one_probe_an_interval_and_t
     operator: User,
 ) -> None:
     with receiver() as inbox:
-        dead, _ = endpoint(operator, "http://127.0.0.1:1/", name="dead", event_types=["media.lost"])
+        dead, _ = endpoint(operator, "http://127.0.0.1:1/", name="dead", event_types=["quarantine.entered"])
         endpoint(operator, inbox.url, name="well", event_types=["media.deleted"])
         for start in range(0, 10_000, 5000):
             tell(
                 *(
-                    notice(f"lost-{number}", f"lost-{number}", type="media.lost")
+                    notice(f"lost-{number}", f"lost-{number}", type="quarantine.entered")
                     for number in range(start, start + 5000)
                 )
             )
@@ -212,7 +212,7 @@ def held(operator: User, url: str, count: int) -> Endpoint:
     made, _ = endpoint(operator, url)
     endpoints.disable(endpoint=made, by=operator, reason="Moving house.")
     tell(*assets(count))
-    endpoints.enable(endpoint=made, by=operator)
+    enabled_without_ping(made)
     sql("UPDATE webhooks_endpoint SET resumed_at = now()")
     return made
 

@@ -24,7 +24,7 @@ def test_an_empty_system_has_zeros() -> None:
 
 def test_every_metric_says_what_is_so(operator: User) -> None:
     made, _ = endpoint(operator)
-    other, _ = endpoint(operator, name="other", event_types=["media.other"])
+    other, _ = endpoint(operator, name="other", event_types=["run.closed"])
     off, _ = endpoint(operator, name="off", event_types=["media.off"])
     sql("UPDATE webhooks_endpoint SET disabled_at = now(), disabled_reason = 'x' WHERE id = %s", off.pk)
     sql(

@@ -230,9 +230,9 @@ def ids(chosen: Chosen) -> set[int]:
 
 def test_all_that_match_are_the_last_rounds_that_fulfil_everything_named(operator: User) -> None:
     one, _ = endpoint(operator, event_types=["media.deleted"])
-    two, _ = endpoint(operator, name="two", event_types=["media.held"])
+    two, _ = endpoint(operator, name="two", event_types=["quarantine.entered"])
     dead, timeout, sent, waiting = owed("a", "b", "c", "d")
-    held, other = owed("a", "b", kind="media.held")
+    held, other = owed("a", "b", kind="quarantine.entered")
     die(dead, other)
     die(timeout, failure="timeout_ambiguous")
     deliver(sent)
@@ -243,7 +243,7 @@ def test_all_that_match_are_the_last_rounds_that_fulfil_everything_named(operato
         (Chosen(state="held"), {held}),
         (Chosen(state="pending"), {waiting, held}),
         (Chosen(state="dead", endpoint_id=one.pk), {dead, timeout}),
-        (Chosen(state="dead", event_type="media.held"), {other}),
+        (Chosen(state="dead", event_type="quarantine.entered"), {other}),
         (Chosen(state="dead", failure_class="timeout_ambiguous"), {timeout}),
         (Chosen(state="dead", endpoint_id=two.pk, failure_class="timeout_ambiguous"), set()),
         (Chosen(ids=(dead.pk, sent.pk)), {dead, sent}),
@@ -266,10 +266,10 @@ def test_what_is_chosen_is_told_in_words(operator: User) -> None:
     made, _ = endpoint(operator)
     moment = clock.now().replace(year=2026, month=1, day=2, hour=3, minute=4, second=5, microsecond=0)
     chosen = Chosen(
-        state="dead", endpoint_id=made.pk, event_type="media.held", failure_class="gone", since=moment, until=moment
+        state="dead", endpoint_id=made.pk, event_type="quarantine.entered", failure_class="gone", since=moment, until=moment
     )
     assert chosen.words() == (
-        "dead deliveries, to acme: Archive, of media.held, that failed last as gone, emitted from "
+        "dead deliveries, to acme: Archive, of quarantine.entered, that failed last as gone, emitted from "
         "2026-01-02T03:04:05.000000Z, emitted before 2026-01-02T03:04:05.000000Z"
     )
     assert Chosen(ids=(1,)).words() == "chosen one by one"
