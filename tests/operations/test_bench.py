@@ -59,3 +59,15 @@ def test_a_preview_is_compared_with_a_plain_count(tmp_path: Path) -> None:
     assert (said["name"], details["exact"]) == ("preview", details["estimated"])  # the sample was the whole table
     assert details["estimate_ms"] > 0
     assert said["ratio"] == pytest.approx(details["exact_seconds"] / details["baseline_seconds"], rel=0.2)
+
+
+def test_webhooks_are_compared_with_bare_requests(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "webhooks", "--deliveries", "200")
+    details = said["details"]
+    assert (said["name"], said["unit"], details["deliveries"]) == ("webhooks", "deliveries/s", 200)
+    assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.05)
+    dead = details["dead_endpoint"]
+    assert (dead["due"], dead["others"]) == (400, 200)
+    assert dead["with_to_without"] == pytest.approx(dead["p95_ms_with"] / dead["p95_ms_without"], rel=0.05)
+    assert details["claim"]["due"] == 4000
+    assert 0 < details["claim"]["claim_ms"]["median"] <= details["claim"]["claim_ms"]["max"]

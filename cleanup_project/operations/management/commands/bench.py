@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, freeze, hold, ledger, preview, sync
+from cleanup_project.operations.bench import drain, freeze, hold, ledger, preview, sync, webhooks
 
 
 class Command(BaseCommand):
@@ -27,6 +27,8 @@ class Command(BaseCommand):
         placed.add_argument("--commands", type=int, default=50_000, help="Commands that wait, default 50,000.")
         previewed = names.add_parser("preview", help="A draft's impact, estimated and exact, against a plain count.")
         previewed.add_argument("--rows", type=int, default=1_000_000, help="Catalogued originals, default 1,000,000.")
+        sent = names.add_parser("webhooks", help="From due to delivered, against bare requests.")
+        sent.add_argument("--deliveries", type=int, default=5000, help="Deliveries, default 5,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -40,6 +42,7 @@ class Command(BaseCommand):
             "ledger": lambda: ledger.run(commands=options["commands"]),
             "preview": lambda: preview.run(rows=options["rows"]),
             "sync": lambda: sync.run(versions=options["versions"]),
+            "webhooks": lambda: webhooks.run(deliveries=options["deliveries"]),
         }
         result = measure[options["name"]]()
         if options["json"]:
