@@ -68,12 +68,13 @@ def page(endpoint: Endpoint, after: tuple[str, int]) -> list[Unowed]:
 
 
 def end(endpoint: Endpoint, found: list[Unowed], why: str) -> set[int]:
-    """Cancel those that nobody is sending, under the locks of their lanes; returns them."""
+    """Cancel those that are pending still, under the locks of their lanes; returns them."""
     lanes.lock(each.lane_id for each in found if each.lane_id is not None)
     with connection.cursor() as cursor:
+        # Under the endpoint's lock nobody claims them; one whose lease had expired may have been recorded meanwhile.
         cursor.execute(
             "SELECT id FROM webhooks_delivery WHERE id = ANY(%s::bigint[]) AND state = 'pending' "
-            "AND (lease_until IS NULL OR lease_until < statement_timestamp()) ORDER BY id FOR NO KEY UPDATE",
+            "ORDER BY id FOR NO KEY UPDATE",
             [[each.delivery_id for each in found]],
         )
         free = {delivery for (delivery,) in cursor}

@@ -6,6 +6,7 @@ class, at the step that failed; neither urllib3 nor requests wraps that, since i
 """
 
 import errno
+import logging
 import socket
 import ssl
 import time
@@ -22,6 +23,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from cleanup_project.base import bounded
 from webhooks.addresses import Policy
 from webhooks.limits import ADDRESSES, CONNECT_TIMEOUT, DNS_TIMEOUT, HEAD_LIMIT, LOOK_UPS, READ_TIMEOUT
+
+# It logs a header that cannot be parsed with the whole URL, whose query may hold a secret of the receiver's.
+logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
 
 SockAddress = tuple[Any, ...]
 Found = list[tuple[socket.AddressFamily, SockAddress]]
@@ -226,6 +230,9 @@ class Guarded(bounded.Bounded):
         answer = self.response_class(self.sock, method="CONNECT")
         try:
             answer.begin()
+        except TimeoutError as error:
+            self.at_proxy = False
+            raise Failed("timeout_connect", "The egress proxy did not connect in time.") from error
         except HTTPException as error:
             raise Failed("sender_error", f"The egress proxy did not answer CONNECT: {words(error)}.") from error
         finally:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
-from cleanup_project.base import alarms, audit, queue
+from cleanup_project.base import audit, queue
 from cleanup_project.base.models import User
 from webhooks import cancel, health, pings, secrets
 from webhooks.claiming import without_query
@@ -82,7 +82,6 @@ def enable(*, endpoint: Endpoint, by: User) -> Ping:
             disabled_at=None, disabled_by=None, disabled_reason="", resumed_at=Now() if behind else None
         )
         health.reset(locked.pk)
-        alarms.clear_all(locked)
         audit.record(
             action="endpoint.enabled", subject=locked, by=by,
             before={"disabled_reason": locked.disabled_reason}, after={"ping": sent.event_id, "status": sent.status},
@@ -196,7 +195,6 @@ def retire(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
         )
         revoked = secrets.revoke_all(locked)
         health.reset(locked.pk)
-        alarms.clear_all(locked)
         audit.record(
             action="endpoint.retired", subject=locked, by=by, reason=reason,
             before={"disabled_reason": locked.disabled_reason}, after={"secrets_revoked": revoked},

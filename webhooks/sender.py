@@ -186,9 +186,16 @@ def send(
                 said = Said(post.status, truncated=True)
                 failure_class, text = judged(said)
         except NO_URL as error:
-            failure_class, text = "blocked", f"The URL is not allowed: {error}."
+            failure_class, text = (
+                "blocked",
+                f"The URL cannot be used: {type(error).__name__}.",
+            )  # its text quotes the query
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
-            failure_class, text = "network", connections.words(error)
+            failure_class, text = "network", f"No answer could be had: {type(error).__name__}."
+    return answer_of(post, said, failure_class, text, began=began, timestamp=timestamp)
+
+
+def answer_of(post: Post, said: Said, failure_class: str, text: str, *, began: float, timestamp: int) -> Answer:
     return Answer(
         status=said.status,
         failure_class=failure_class,

@@ -31,9 +31,3 @@ def clear(kind: str, subject: models.Model) -> bool:
     """The alarm is over; whether there was one."""
     about = Alarm.objects.open().filter(kind=kind, subject_type=subject._meta.label_lower, subject_id=str(subject.pk))
     return about.update(cleared_at=Now()) > 0
-
-
-def clear_all(subject: models.Model) -> int:
-    """Every alarm about the subject is over; how many there were."""
-    about = Alarm.objects.open().filter(subject_type=subject._meta.label_lower, subject_id=str(subject.pk))
-    return about.update(cleared_at=Now())

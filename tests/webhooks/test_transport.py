@@ -111,6 +111,14 @@ def test_a_body_that_drips_is_left_after_two_seconds(monkeypatch: pytest.MonkeyP
     assert 0 < answer.bytes_read == len(answer.response) < 99
 
 
+def test_silence_ends_after_the_time_between_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "READ_TIMEOUT", 0.3)
+    with wire(says(b"", b"H", drip=TOTAL)) as server:
+        began = time.monotonic()
+        assert post(server.url()).failure_class == "timeout_ambiguous"
+        assert time.monotonic() - began < 0.3 + SLACK
+
+
 def test_a_look_up_that_hangs_ends_at_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(2) or [])
     answer = timed("http://slow.test/")
@@ -142,9 +150,12 @@ def test_nobody_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (answer.failure_class, answer.status, answer.peer) == ("timeout_connect", None, "")
 
 
-def test_a_receiver_that_reads_nothing_ends_at_the_deadline() -> None:
+@pytest.mark.parametrize("pause", [0.02, TOTAL + SLACK], ids=["slowly", "not at all"])
+def test_a_receiver_that_does_not_read_ends_at_the_deadline(pause: float) -> None:
     def behave(server: Wire, connection: socket.socket, number: int) -> None:
-        time.sleep(TOTAL + SLACK)
+        time.sleep(pause)
+        while connection.recv(65_536):
+            time.sleep(pause)
 
     with wire(behave) as server:
         assert timed(server.url(), body=b"x" * 20_000_000).failure_class == "timeout_ambiguous"
@@ -305,21 +316,39 @@ def test_a_receiver_gets_the_event_and_nothing_else(monkeypatch: pytest.MonkeyPa
     with wire(says(cookie)) as server, wire(says(OK)) as proxy, sender.session(1) as through:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        post(server.url(), through=through)
-        post(server.url().replace("//", "//user:secret@"), through=through)
+        for url in (server.url(), server.url(), server.url().replace("//", "//user:secret@")):
+            post(url, through=through)
     assert proxy.opened == 0
     for head in server.heads:
         assert {line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:]} == {
             b"host", b"content-type", b"content-length", b"user-agent", b"accept", b"accept-encoding", b"webhook-id",
             b"webhook-timestamp", b"webhook-signature",
         }  # fmt: skip
-    assert len(server.heads) == 2
+    assert len(server.heads) == 3
 
 
 def test_an_attempt_names_its_delivery() -> None:
     with wire(says(OK)) as server, sender.session(1) as through:
         sender.send(through, sender.Sending(7, 8, 9, server.url(), "evt_1", b"{}"), [b"k" * 32], 1)
     assert b"x-cleanup-delivery-id: 7\r\nx-cleanup-attempt-id: 8\r\nx-cleanup-attempt-number: 9" in server.heads[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nno colon\r\nx: y\r\n\r\n", b"HTTP/1.1 200 OK\r\n\xff: 1\r\n\r\n", b"HTTP/1.1 ?\r\n\r\n", b""],
+)
+def test_the_query_of_a_url_is_neither_logged_nor_kept(caplog: pytest.LogCaptureFixture, answer: bytes) -> None:
+    """It may be a secret of the receiver's."""
+    with wire(says(answer)) as server:
+        found = post(f"{server.url()}?token=hunter2")
+    assert "hunter2" not in f"{caplog.text} {found}"
+    for url in (
+        "http://[::1/?token=hunter2",
+        "http://a..b/?token=hunter2",
+        "ftp://a/?token=hunter2",
+        "a/?token=hunter2",
+    ):
+        assert "hunter2" not in f"{post(url)} {caplog.text}"
 
 
 # Connections that are kept

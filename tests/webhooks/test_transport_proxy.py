@@ -59,7 +59,10 @@ def via(proxy: Wire, settings: Any, scheme: str = "http", user: str = "") -> Non
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_https_goes_through_a_tunnel(trusted: Authority, settings: Any, scheme: str) -> None:
+def test_https_goes_through_a_tunnel(
+    trusted: Authority, settings: Any, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
     secure = trusted.context() if scheme == "https" else None
     with wire(says(OK), trusted.context(NAME)) as server, wire(tunnel, secure) as proxy:
         via(proxy, settings, scheme, "user:p%40ss@")
@@ -129,6 +132,13 @@ def test_a_proxy_that_speaks_something_else(trusted: Authority, settings: Any, b
     with wire(behave) as proxy:
         via(proxy, settings)
         assert post(f"https://{NAME}/", total=2).failure_class == "sender_error"
+
+
+def test_a_proxy_that_waits_for_the_endpoint_ends_at_the_deadline(trusted: Authority, settings: Any) -> None:
+    with wire(says(b"", b"H", drip=0.8)) as proxy:
+        via(proxy, settings)
+        answer = post(f"https://{NAME}/", total=0.6)
+    assert (answer.failure_class, answer.status) == ("timeout_connect", None)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -13,7 +13,7 @@ from webhooks.models import DeliveryAttempt, Endpoint, EndpointSecret, Exchange
 from webhooks.traffic import COUNTED, Traffic
 
 SHOWN = 10
-BODY_SHOWN = 500
+BODY_SHOWN = 200
 
 
 def state(endpoint: Endpoint) -> SafeString:
