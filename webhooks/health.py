@@ -44,6 +44,7 @@ FAILED_ATTEMPTS: Final = 20
 FAILED_DELIVERIES: Final = 10
 WARN_AFTER: Final = tuple(timedelta(hours=hours) for hours in (72, 24, 1))
 
+JUDGED: Final = ("failing_since", "circuit_step", "open_until", "concurrency", "concurrency_cut_at")
 FAILING: Final = "webhooks.failing"
 DISABLED: Final = "webhooks.disabled"
 BLOCKED: Final = "webhooks.blocked"
@@ -118,13 +119,12 @@ def weigh(endpoint_id: int, heard: Sequence[Heard]) -> None:
             return
         # A later statement than the lock: what others recorded before they let go of it is seen.
         past, now = newest(endpoint_id), clock.now()
-        was_failing = endpoint.failing_since is not None
+        was_failing, before = endpoint.failing_since is not None, judged(endpoint)
         endpoint.failing_since = failing_since(endpoint.failing_since, past)
         endpoint.circuit_step, endpoint.open_until = circuit(endpoint, heard, past, now)
         endpoint.concurrency, endpoint.concurrency_cut_at = pace(endpoint, heard, now)
-        endpoint.save(
-            update_fields=["failing_since", "circuit_step", "open_until", "concurrency", "concurrency_cut_at"]
-        )
+        if judged(endpoint) != before:
+            endpoint.save(update_fields=JUDGED)
         leave_alone(endpoint_id, heard, past)
         if was_failing and endpoint.failing_since is None:
             alarms.clear(FAILING, endpoint)
@@ -133,6 +133,10 @@ def weigh(endpoint_id: int, heard: Sequence[Heard]) -> None:
             disable(endpoint, verdict, now)
         elif endpoint.failing_since is not None:
             warn(endpoint, endpoint.failing_since, past, now)
+
+
+def judged(endpoint: Endpoint) -> list[object]:
+    return [getattr(endpoint, name) for name in JUDGED]
 
 
 def newest(endpoint_id: int) -> list[Past]:
