@@ -19,10 +19,9 @@ import psycopg
 from django.db import connection, transaction
 
 from cleanup_project.base import canonical, clock, queue, sqlfiles
-from webhooks.eventtypes import EVENT_TYPES
+from webhooks.eventtypes import EVENT_TYPES, EVERY
 from webhooks.models import BODY_LIMIT
 
-SCHEMA_VERSION: Final = 1
 KEYS_KEPT: Final = timedelta(days=30)
 CHUNK: Final = 1000
 
@@ -130,47 +129,46 @@ def write(
         body(notice, each, sequence, stamp) for notice, each, (_lane, sequence) in zip(notices, ids, lanes, strict=True)
     ]
     digests = [sha256(each).digest() for each in bodies]
-    # As one JSON text, which C writes and C reads: psycopg looks at every element of an array in Python.
     detailed = with_objects(cursor, tenant, notices, ids, lanes, stamp)
-    facts = canonical.text(
-        [
-            (each, notice.type, notice.subject, notice.name, notice.occurrence, notice.command_key, *lane)
-            for each, notice, lane in zip(ids, notices, lanes, strict=True)
-        ]
-    )
-    cursor.execute(
-        sqlfiles.read(__file__, "emit.sql"),
-        {
-            "tenant": tenant,
-            "at": at,
-            "schema_version": SCHEMA_VERSION,
-            "types": sorted({notice.type for notice in notices}),
-            "facts": facts,
-            "bodies": bodies,
-            "digests": digests,
-            "detailed_ids": [each for each, _body in detailed],
-            "detailed": [told for _id, told in detailed],
-        },
-        # Planned anew each time: a plan kept from when the tables were empty would scan them for ever.
-        prepare=False,
-    )
-    rows, owed = dict[str, int](), False
-    for each, row, is_owed in cursor:
-        rows[each] = row
-        owed = owed or is_owed
-    if owed:
+    parameters = {
+        "tenant": tenant,
+        "at": at,
+        "types": sorted({notice.type for notice in notices}),
+        "facts": facts(notices, ids, lanes),
+        "bodies": bodies,
+        "digests": digests,
+        "detailed_ids": [each for each, _body in detailed],
+        "detailed": [told for _id, told in detailed],
+    }
+    # Planned anew each time: a plan kept from when the tables were empty would scan them for ever.
+    cursor.execute(sqlfiles.read(__file__, "emit.sql"), parameters, prepare=False)
+    rows = {each: row for each, *row in cursor}
+    if any(owed for _id, owed in rows.values()):
         ring()
     return [
-        Emitted(rows[each], each, sequence, digest)
+        Emitted(rows[each][0], each, sequence, digest)
         for each, (_lane, sequence), digest in zip(ids, lanes, digests, strict=True)
     ]
+
+
+def facts(notices: Sequence[Notice], ids: Sequence[str], lanes: Sequence[tuple[int, int]]) -> str:
+    """As one JSON text, which C writes and C reads: psycopg looks at every element of an array in Python."""
+    return canonical.text(
+        [
+            (
+                each, notice.type, notice.subject, notice.name, notice.occurrence, notice.command_key, *lane,
+                EVERY[notice.type].version,
+            )
+            for each, notice, lane in zip(ids, notices, lanes, strict=True)
+        ]
+    )  # fmt: skip
 
 
 def envelope(notice: Notice, id: str, sequence: int, stamp: str) -> bytes:
     """As `canonical.encode` would write it, put together by hand: twice as fast for a thousand at once."""
     return (
-        f'{{"data":{canonical.text(notice.data)},"id":"{id}","schema_version":{SCHEMA_VERSION},"sequence":{sequence},'
-        f'"subject":{canonical.text(notice.subject)},"timestamp":"{stamp}","type":{canonical.text(notice.type)}}}'
+        f'{{"data":{canonical.text(notice.data)},"id":"{id}","schema_version":{EVERY[notice.type].version},'
+        f'"sequence":{sequence},"subject":{canonical.text(notice.subject)},"timestamp":"{stamp}","type":{canonical.text(notice.type)}}}'
     ).encode()
 
 

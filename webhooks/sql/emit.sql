@@ -1,6 +1,6 @@
 -- Events and the deliveries that they owe, in one statement: an event is settled at once exactly if it owes none.
--- Parameters: tenant text, at timestamptz, schema_version, types text[] (each once), and for each notice in order: facts json
--- [[event_id, type, subject, name, occurrence, command_key, lane, sequence], …], bodies bytea[], digests bytea[]; of those that
+-- Parameters: tenant text, at timestamptz, types text[] (each once), and for each notice in order: facts json [[event_id, type,
+-- subject, name, occurrence, command_key, lane, sequence, schema_version], …], bodies bytea[], digests bytea[]; of those that
 -- somebody may want with object keys: detailed_ids text[], detailed bytea[]. Returns each event, and whether it is owed.
 WITH subscription AS MATERIALIZED (
     SELECT t.type, e.id AS endpoint_id, e.include_keys
@@ -15,7 +15,7 @@ event AS (
     )
     SELECT
         f ->> 0, %(tenant)b, f ->> 1, f ->> 2, f ->> 3, f ->> 4, f ->> 5, (f ->> 6)::bigint, (f ->> 7)::bigint,
-        %(schema_version)b, body, digest, %(at)b,
+        (f ->> 8)::smallint, body, digest, %(at)b,
         CASE WHEN f ->> 1 IN (SELECT type FROM subscription) THEN NULL ELSE now() END
     FROM ROWS FROM (
         json_array_elements(%(facts)b::text::json), unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
