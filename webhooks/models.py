@@ -4,6 +4,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import BrinIndex
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
@@ -95,6 +96,8 @@ class OutboxEvent(models.Model):
             models.Index(fields=["command_key"], name="event_by_command_key"),
             # The sweep walks what is not settled.
             models.Index(fields=["id"], condition=Q(settled_at=None), name="event_unsettled"),
+            # A list of what was emitted lately. Events are appended in about the order of their times.
+            BrinIndex(fields=["emitted_at"], name="event_by_time", pages_per_range=32, autosummarize=True),
         ]
 
     def __str__(self) -> str:

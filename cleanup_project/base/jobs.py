@@ -29,6 +29,7 @@ RATE: Final = 50  # items a second, unless asked for otherwise
 DRIFT: Final = 100  # one in so many may have come or gone since the person looked
 DETAIL_LIMIT: Final = 500
 FAILED: Final = "failed"
+GONE: Final = "No application does jobs of the kind {}: the product was changed since."
 State = BulkJob.State
 
 log = structlog.get_logger(__name__)
@@ -237,11 +238,11 @@ def work_chunk(job_id: int) -> float | None:
         now = clock.now()
         if job.free_at > now:
             return (job.free_at - now).total_seconds()
-        kind = KINDS[job.kind]
-        if not job.in_charge.has_perm(kind.right):
-            why = f"{job.in_charge} may not go on with it any more: somebody with the right {kind.right} can resume it."
+        why = in_the_way(job)
+        if why:
             changed(job, "paused", None, why, state=State.PAUSED, paused_because=why)
             return None
+        kind = KINDS[job.kind]
         items = list(job.items.filter(ordinal__gt=job.done).order_by("ordinal")[: min(CHUNK, job.rate)])
         ended = outcomes_of(kind, [each.subject_id for each in items], job.in_charge, job.reason)
         record(job, items, ended)
@@ -254,6 +255,16 @@ def work_chunk(job_id: int) -> float | None:
             changed(again(job), "done", None, "", state=State.DONE, finished_at=Now())
             return None
         return 0.0
+
+
+def in_the_way(job: BulkJob) -> str:
+    """Why nobody may go on with it as it is, in words, or nothing."""
+    kind = KINDS.get(job.kind)
+    if kind is None:
+        return GONE.format(job.kind)
+    if not job.in_charge.has_perm(kind.right):
+        return f"{job.in_charge} may not go on with it any more: somebody with the right {kind.right} can resume it."
+    return ""
 
 
 def outcomes_of(kind: Kind, ids: Sequence[int], by: User, reason: str) -> list[Outcome]:
@@ -298,7 +309,7 @@ def ring() -> int:
 def permitted(kind: str, by: User) -> None:
     known = KINDS.get(kind)
     if known is None:
-        raise JobRefused(f"No application does jobs of the kind {kind}: the product was changed since.")
+        raise JobRefused(GONE.format(kind))
     if not by.has_perm(known.right):
         raise JobRefused(f"{by} may not do that to many at once: it needs the right {known.right}.")
 

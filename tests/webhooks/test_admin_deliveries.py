@@ -1,21 +1,23 @@
 """Deliveries in the admin: filtered, shown with all that their attempts tell, and sent again singly, ticked, or all."""
 
 import re
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cleanup_project.base import jobs, roles
+from cleanup_project.base import clock, jobs, roles
 from cleanup_project.base.models import BulkJob, User
 from tests.web import quick_pages, url  # noqa: F401
 from tests.webhooks.test_redelivery import deliver, die, disable, many, owed, wait_an_hour
-from tests.webhooks.world import endpoint, notice, sql, tell
+from tests.webhooks.world import TENANT, endpoint, notice, sql, tell
+from webhooks import outbox
 from webhooks.admin import redelivery as pages
 from webhooks.models import Delivery, DeliveryAttempt, Endpoint
 
@@ -289,3 +291,20 @@ def test_pages_ask_as_many_queries_for_many_deliveries_as_for_few(at_work: User,
             client.get(bulk(), {"state": "dead"})
         asked.append(len(queries))
     assert asked[0] == asked[1]
+
+
+@pytest.mark.bulk
+def test_a_list_of_what_was_emitted_lately_reads_no_whole_table(operator: User) -> None:
+    endpoint(operator)
+    with transaction.atomic():
+        outbox.emit(TENANT, [notice("seed", "seed")], at=clock.now() - timedelta(days=30))
+    many(30_000)
+    owed("a", "b")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT brin_summarize_new_values('event_by_time')")
+        cursor.execute("ANALYZE webhooks_outboxevent, webhooks_delivery")
+    lately = Delivery.objects.filter(event__emitted_at__gte=clock.now() - timedelta(hours=1)).order_by("-id")
+    assert lately.count() == 2
+    plan = lately[:100].explain()
+    assert "event_by_time" in plan, plan
+    assert "Seq Scan" not in plan, plan

@@ -1,4 +1,5 @@
 import django.contrib.postgres.fields
+import django.contrib.postgres.indexes
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
@@ -272,6 +273,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='outboxevent',
             index=models.Index(condition=models.Q(('settled_at', None)), fields=['id'], name='event_unsettled'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxevent',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['emitted_at'], name='event_by_time', pages_per_range=32),
         ),
         migrations.AddConstraint(
             model_name='outboxevent',
