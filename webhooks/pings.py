@@ -15,11 +15,10 @@ from cleanup_project.base.models import User
 from webhooks import failures, outbox, secrets, sender
 from webhooks.claiming import without_query
 from webhooks.decisions import lock, permitted
+from webhooks.eventtypes import PING
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Endpoint, Ping
 from webhooks.sender import Answer, Sending
-
-TYPE: Final = "endpoint.ping"
 
 # What to do about a ping that failed, by the class of its failure.
 ADVICE: Final = {
@@ -71,19 +70,15 @@ def begin(endpoint: Endpoint, by: User) -> tuple[Ping, Sending, list[bytes], int
             cursor.execute("SELECT nextval(pg_get_serial_sequence('webhooks_ping', 'id'))")
             (number,) = cursor.fetchone()
         subject, now = f"endpoint:{locked.pk}", clock.now()
-        event_id = outbox.event_id(TYPE, subject, str(number))
+        event_id = outbox.event_id(PING, subject, str(number))
         begun = Ping(
             pk=number, endpoint=locked, event_id=event_id, sent_by=by, url=without_query(locked.url), key_ids=key_ids
         )
         begun.save(force_insert=True)
         audit.record(action="endpoint.pinged", subject=locked, by=by, after={"event_id": event_id, "url": begun.url})
-    envelope = {
-        "id": event_id, "type": TYPE, "schema_version": outbox.SCHEMA_VERSION, "timestamp": canonical.instant(now),
-        "subject": subject, "sequence": 0, "data": {"endpoint": locked.name},
-    }  # fmt: skip
-    sending = Sending(
-        delivery_id=0, attempt_id=number, number=1, url=locked.url, event_id=event_id, body=canonical.encode(envelope)
-    )
+    told = outbox.Notice(type=PING, subject=subject, name=subject, data={"endpoint": locked.name})
+    body = outbox.envelope(told, event_id, 0, canonical.instant(now))
+    sending = Sending(delivery_id=0, attempt_id=number, number=1, url=locked.url, event_id=event_id, body=body)
     return begun, sending, keys, int(now.timestamp())
 
 

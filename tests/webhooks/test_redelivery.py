@@ -266,7 +266,12 @@ def test_what_is_chosen_is_told_in_words(operator: User) -> None:
     made, _ = endpoint(operator)
     moment = clock.now().replace(year=2026, month=1, day=2, hour=3, minute=4, second=5, microsecond=0)
     chosen = Chosen(
-        state="dead", endpoint_id=made.pk, event_type="quarantine.entered", failure_class="gone", since=moment, until=moment
+        state="dead",
+        endpoint_id=made.pk,
+        event_type="quarantine.entered",
+        failure_class="gone",
+        since=moment,
+        until=moment,
     )
     assert chosen.words() == (
         "dead deliveries, to acme: Archive, of quarantine.entered, that failed last as gone, emitted from "
