@@ -17,7 +17,7 @@ from tests.ledger.acting import build
 from tests.ledger.threads import Beside
 from tests.webhooks.http import Request, receiver
 from tests.webhooks.world import endpoint, notice, sql, states, tell
-from webhooks import dispatch, redelivery
+from webhooks import dispatch, lanes, redelivery
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, OutboxEvent
 from webhooks.redelivery import Chosen
@@ -126,6 +126,12 @@ def test_it_neither_waits_for_its_lane_nor_holds_it_up(operator: User) -> None:
     made.refresh_from_db()
     assert (made.state, made.attempts) == ("pending", 1)
     assert [each.id for each in inbox.requests] == event_ids
+
+
+def test_no_lane_is_locked_for_it_beside_those_of_others(operator: User) -> None:
+    endpoint(operator)
+    (row,) = owed("a")
+    lanes.lock([None, row.lane_id, None])
 
 
 def test_one_is_on_its_way_at_a_time(operator: User) -> None:
