@@ -245,8 +245,10 @@ SESSION_COOKIE_AGE = 8 * 3600
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY") else None
 X_FRAME_OPTIONS = "DENY"
 
+SILENCED_SYSTEM_CHECKS = env_list("SILENCED_SYSTEM_CHECKS")  # by name, once judged: webhooks.E004
+
 # Webhooks. Plain http and addresses of one's own network are for the demo, for tests and for a network that is trusted:
-# `check --deploy` (webhooks.E001) fails on both.
+# `check --deploy` (webhooks.E001, webhooks.E004) fails on both.
 WEBHOOK_ALLOW_HTTP = env_bool("WEBHOOK_ALLOW_HTTP")
 WEBHOOK_ALLOW_CIDRS = env_networks("WEBHOOK_ALLOW_CIDRS")
 WEBHOOK_PORTS = env_ports("WEBHOOK_PORTS", "443,8443")  # every port where plain http is allowed

@@ -152,11 +152,11 @@ class Guarded(bounded.Bounded):
     _tunnel_headers: dict[str, str]
     peer = ""
     at_proxy = False
-    opened: float | None = None
+    opened = 0.0  # when the endpoint could be spoken to, by time.monotonic()
 
     def connect(self) -> None:
         """Raises `Failed`. Trouble on the way to a proxy and with it is ours, not the endpoint's."""
-        self.at_proxy = self.proxy is not None
+        self.at_proxy, self.opened = self.proxy is not None, 0.0
         try:
             super().connect()
         except Failed as failure:
@@ -164,6 +164,8 @@ class Guarded(bounded.Bounded):
                 raise Failed("sender_error", f"The egress proxy cannot be used: {failure}") from failure
             raise
         except OSError as error:
+            if not self.opened:
+                raise out_of_time(current()) from error
             if self.at_proxy:
                 raise Failed("sender_error", f"The egress proxy cannot be used: {words(error)}.") from error
             if isinstance(error, ssl.SSLCertVerificationError):
@@ -281,7 +283,7 @@ class Connection(Guarded, HTTPConnection):  # type: ignore[misc]
 class TLSConnection(Guarded, HTTPSConnection):  # type: ignore[misc]
     def connect(self) -> None:
         super().connect()
-        current().tls_ms = since(self.opened or time.monotonic())
+        current().tls_ms = since(self.opened)
 
 
 class ProxySocket(ssl.SSLSocket):

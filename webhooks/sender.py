@@ -186,10 +186,8 @@ def send(
                 said = Said(post.status, truncated=True)
                 failure_class, text = judged(said)
         except NO_URL as error:
-            failure_class, text = (
-                "blocked",
-                f"The URL cannot be used: {type(error).__name__}.",
-            )  # its text quotes the query
+            # Its text quotes the query, which may hold a secret of the receiver's.
+            failure_class, text = "blocked", f"The URL cannot be used: {type(error).__name__}."
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             failure_class, text = "network", f"No answer could be had: {type(error).__name__}."
     return answer_of(post, said, failure_class, text, began=began, timestamp=timestamp)

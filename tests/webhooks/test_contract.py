@@ -477,7 +477,16 @@ def test_effects_that_cannot_be_counted_fail(tmp_path: Path) -> None:
         assert check.examine(nowhere).verdict == FAILED
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsk_" + SECRET[6:], "whsec_AAAA", "whsec_%%%"])
+NO_SECRETS = {
+    "empty": "",
+    "no key": "whsec_",
+    "other kind": "whsk_" + SECRET[6:],
+    "short": "whsec_AAAA",
+    "no base64": "whsec_%%%",
+}
+
+
+@pytest.mark.parametrize("secret", NO_SECRETS.values(), ids=NO_SECRETS.keys())
 def test_a_secret_that_is_none_is_refused(secret: str) -> None:
     with pytest.raises(SystemExit) as ended:
         contract.main(["http://127.0.0.1:9/", "--secret", secret])
