@@ -31,7 +31,7 @@ from tests.ledger.threads import Beside, Gate, somebody_waits, until
 from tests.webhooks.world import enabled_without_ping
 from tests.world import hold, published, version
 from webhooks import dispatch as dispatching
-from webhooks import endpoints, settlement
+from webhooks import endpoints, lanes, settlement
 from webhooks.models import Delivery, OutboxEvent
 from webhooks.sender import Answer
 
@@ -493,14 +493,14 @@ def acknowledge(head: Any, gate: Gate | None = None) -> None:
     answer = Answer(204, "", "", b"", 1)
     with pytest.MonkeyPatch.context() as patch:
         if gate is not None:
-            promote = dispatching.lanes.promote
+            promote = lanes.promote
 
             def slow(*arguments: Any) -> Any:
                 done = promote(*arguments)
                 gate()
                 return done
 
-            patch.setattr(dispatching.lanes, "promote", slow)
+            patch.setattr(lanes, "promote", slow)
         settlement.settle(dispatching.record([(head, answer)], dispatching.Dispatched()))
 
 
