@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django_q.models import OrmQ
 
 from cleanup_project.base import alarms, roles
 from cleanup_project.base.models import Alarm, AuditEvent, User
-from tests.ledger.threads import Beside
+from tests.ledger.threads import Beside, somebody_waits, until
 from tests.webhooks.http import Answer, Request, receiver
 from tests.webhooks.world import assets, endpoint, expire_leases, make_due, notice, sql, states, tell
-from webhooks import cancel, dispatch, endpoints, pings, secrets, sender, sweep
+from webhooks import cancel, dispatch, endpoints, lanes, pings, secrets, sender, sweep
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, EndpointSecret, OutboxEvent, Ping
 
@@ -321,6 +322,20 @@ def test_a_lease_that_has_expired_protects_nothing_and_its_owner_changes_nothing
     total = dispatch.Dispatched()
     dispatch.record([(claimed, sender.Answer(204, "", "", b"", 5))], total)
     assert (total.lost, states()) == (1, {"cancelled": 1})
+
+
+@real_transactions
+def test_one_that_is_delivered_while_the_rest_is_cancelled_stays_delivered(operator: User) -> None:
+    made, _ = endpoint(operator)
+    tell(notice("a", "1"), notice("b", "2"))
+    row = Delivery.objects.earliest("pk")
+    with transaction.atomic():
+        lanes.lock([row.lane_id or 0])
+        retiring = Beside(endpoints.retire, endpoint=made, by=operator, reason="Gone.")
+        until(somebody_waits)
+        sql("UPDATE webhooks_delivery SET state = 'delivered', finished_at = now() WHERE id = %s", row.pk)
+    retiring.answer()
+    assert states() == {"delivered": 1, "cancelled": 1}
 
 
 def test_more_than_a_chunk_is_cancelled_and_the_rest_keeps_its_order(
