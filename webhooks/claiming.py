@@ -4,14 +4,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import structlog
 from django.db import connection, transaction
 
 from cleanup_project.base import sqlfiles, vault
 from webhooks import health
-from webhooks.limits import LEASE
+from webhooks.limits import IN_FLIGHT, LEASE
 from webhooks.models import Endpoint
 from webhooks.sender import Sending
 
@@ -22,7 +23,7 @@ CATCH_UP: Final = 5  # deliveries a second of an endpoint that was enabled again
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """One delivery under lease; `lane_id` is None for a redelivery. `clock` is the database's, less this process's
-    monotonic one, in seconds. `held`: it waits since before the endpoint was enabled.
+    monotonic one, in seconds. `held`: it waits since before the endpoint was enabled. `is_unwell`: as of `Taken`.
     """
 
     sending: Sending
@@ -34,16 +35,17 @@ class Claimed:
     attempts: int
     clock: float
     is_probe: bool
+    is_unwell: bool
     duplicate_is_success: bool
     held: bool
 
 
 def claim(threads: int, rounds: int, running: Counter[int]) -> list[Claimed]:
-    """Lease as many heads as can be sent in so many rounds. A slow endpoint leaves the others their share of threads."""
+    """Lease as many heads as can be sent in so many rounds, of each endpoint its share. `running`: what was leased before."""
     if rounds < 1:
         return []
     due = due_endpoints()
-    share = threads * rounds if len(due | set(running)) < 2 else max(1, threads // len(due | set(running)))
+    share = min(IN_FLIGHT, max(1, threads * rounds // max(1, len(due | set(+running)))))
     claimed = list[Claimed]()
     for endpoint_id in sorted(due):
         room = min(share - running[endpoint_id], threads * rounds - running.total() - len(claimed))
@@ -65,75 +67,109 @@ def claim_from(endpoint_id: int, limit: int) -> list[Claimed]:
     While its circuit is open, one head is let through as the probe, once its time has come.
     """
     with transaction.atomic(durable=True):
-        reachable = Endpoint.objects.reachable().select_for_update(no_key=True, skip_locked=True)
-        endpoint = reachable.filter(pk=endpoint_id).first()
-        if endpoint is None:
+        taken = take(endpoint_id)
+        if taken is None:
             return []
+        # A later statement than the lock: what the worker before us took is seen.
+        room = room_of(taken)
         try:
-            secrets = list(endpoint.secrets.live())
-            keys = [vault.unseal(bytes(each.key_encrypted)) for each in secrets]
+            keys = [vault.unseal(bytes(each)) for each in room.sealed]
         except vault.VaultError as error:
             # Nobody's delivery is charged for what is our own fault.
-            log.error("endpoint has a secret that cannot be opened", endpoint=endpoint.pk, error=str(error))
-            health.sender_trouble(endpoint.pk, f"a signing secret of {endpoint} cannot be opened: {error}")
+            log.error("endpoint has a secret that cannot be opened", endpoint=endpoint_id, error=str(error))
+            endpoint = Endpoint.objects.get(pk=endpoint_id)
+            health.sender_trouble(endpoint_id, f"a signing secret of {endpoint} cannot be opened: {error}")
             return []
-        # Later statements than the lock: what the worker before us took is seen.
-        in_flight, limit = room_of(endpoint, limit)
+        limit = min(limit, room.limit)
         if limit < 1 or not keys:
             return []
-        claimed = lease(endpoint, limit, [each.pk for each in secrets], keys)
-        if claimed and endpoint.circuit_step:
-            health.probing(endpoint.pk)
-        if endpoint.resumed_at is not None and not any(each.held for each in claimed) and (claimed or not in_flight):
-            health.caught_up(endpoint.pk)
+        claimed = lease(taken, limit, room.key_ids, keys)
+        if claimed and taken.circuit_step:
+            health.probing(endpoint_id)
+        if taken.resumed_at is not None and not any(each.held for each in claimed) and (claimed or not room.in_flight):
+            health.caught_up(endpoint_id)
         return claimed
 
 
-def room_of(endpoint: Endpoint, limit: int) -> tuple[int, int]:
-    """(in flight, how many more may be claimed of so many)."""
+class Taken(NamedTuple):
+    """An endpoint under its lock, as take.sql finds it. `is_unwell`: its next success has something to tell of it."""
+
+    id: int
+    url: str
+    event_types: list[str]
+    include_keys: bool
+    duplicate_is_success: bool
+    circuit_step: int
+    concurrency: int
+    resumed_at: datetime | None
+    is_unwell: bool
+
+
+class Room(NamedTuple):
+    """How many more may be claimed, how many are in flight, and the secrets that sign now, the newest first."""
+
+    limit: int
+    in_flight: int
+    key_ids: list[int]
+    sealed: list[bytes]
+
+
+def take(endpoint_id: int) -> Taken | None:
+    """Lock an endpoint that may be sent to; None where it may not, or where somebody else has it."""
     with connection.cursor() as cursor:
-        cursor.execute(sqlfiles.read(__file__, "room.sql"), {"endpoint": endpoint.pk, "lease": LEASE})
-        in_flight, within_a_second = cursor.fetchone()
-    limit = min(limit, endpoint.concurrency - in_flight)
-    if endpoint.circuit_step:
+        cursor.execute(sqlfiles.read(__file__, "take.sql"), {"endpoint": endpoint_id, "full": IN_FLIGHT})
+        row = cursor.fetchone()
+        return row and Taken(*row)
+
+
+def room_of(taken: Taken) -> Room:
+    catching_up = taken.resumed_at is not None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "room.sql"), {"endpoint": taken.id, "lease": LEASE, "catching_up": catching_up}
+        )
+        in_flight, within_a_second, key_ids, sealed = cursor.fetchone()
+    limit = taken.concurrency - in_flight
+    if taken.circuit_step:
         limit = min(limit, 1)
-    if endpoint.resumed_at is not None:
+    if catching_up:
         limit = min(limit, CATCH_UP - within_a_second)
-    return in_flight, limit
+    return Room(limit, in_flight, key_ids, sealed)
 
 
-def lease(endpoint: Endpoint, limit: int, key_ids: Sequence[int], keys: Sequence[bytes]) -> list[Claimed]:
+def lease(taken: Taken, limit: int, key_ids: list[int], keys: Sequence[bytes]) -> list[Claimed]:
     with connection.cursor() as cursor:
         cursor.execute(
             sqlfiles.read(__file__, "claim.sql"),
             {
-                "endpoint": endpoint.pk,
-                "keys": list(key_ids),
+                "endpoint": taken.id,
+                "keys": key_ids,
                 "limit": limit,
                 "lease": LEASE,
-                "url": without_query(endpoint.url),
-                "probe": endpoint.circuit_step > 0,
-                "types": endpoint.event_types,
-                "details": endpoint.include_keys,
-                "resumed": endpoint.resumed_at,
+                "url": without_query(taken.url),
+                "probe": taken.circuit_step > 0,
+                "types": taken.event_types,
+                "details": taken.include_keys,
+                "resumed": taken.resumed_at,
             },
         )
-        return [claimed_of(endpoint, keys, row) for row in cursor.fetchall()]
+        return [claimed_of(taken, keys, row) for row in cursor.fetchall()]
 
 
-def claimed_of(endpoint: Endpoint, keys: Sequence[bytes], row: Sequence[Any]) -> Claimed:
+def claimed_of(taken: Taken, keys: Sequence[bytes], row: Sequence[Any]) -> Claimed:
     delivery, attempt, number, event_id, body, event_row, lane, token, attempts, seconds, held = row
     return Claimed(
-        sending=Sending(delivery, attempt, number, endpoint.url, event_id, bytes(body)),
+        sending=Sending(delivery, attempt, number, taken.url, event_id, bytes(body)),
         keys=keys,
         event_row=event_row,
-        endpoint_id=endpoint.pk,
+        endpoint_id=taken.id,
         lane_id=lane,
         token=token,
         attempts=attempts,
         clock=float(seconds) - time.monotonic(),
-        is_probe=endpoint.circuit_step > 0,
-        duplicate_is_success=endpoint.duplicate_is_success,
+        is_probe=taken.circuit_step > 0,
+        is_unwell=taken.is_unwell,
+        duplicate_is_success=taken.duplicate_is_success,
         held=held,
     )
 

@@ -6,26 +6,22 @@ expires, the delivery is sent again under the same event id, and the attempt tha
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from django.db import connection
 
 from cleanup_project.base import sqlfiles
-from webhooks import sender, settlement
-from webhooks.claiming import CATCH_UP, Claimed, claim, claim_from, due_endpoints
+from webhooks import settlement
+from webhooks.claiming import CATCH_UP, claim, claim_from, due_endpoints
 from webhooks.limits import BUDGET, SEND, THREADS
 from webhooks.recording import Dispatched, record
-from webhooks.sender import Answer
+from webhooks.sending import senders
 
 __all__ = ["Dispatched", "claim_from", "dispatch", "due_endpoints", "record"]
 
 ROUNDS: Final = 4  # sends that one thread has before it at most
-LINGER: Final = 0.1  # seconds from the first answer to the record, which takes along what else has come by then
-SETTLED_AT_ONCE: Final = 100
+SETTLED_AT_ONCE: Final = 500
 SOON: Final = 8.0  # seconds
 
 
@@ -35,19 +31,16 @@ def dispatch(
     """Send what is due until nothing is, or until no further attempt could end within the budget."""
     ends = time.monotonic() + budget_seconds
     total, delivered = Dispatched(), list[int]()
-    running = dict[Future[Answer], Claimed]()
-    with sender.session(threads) as through, pool_of(threads) as pool:
+    with senders(threads) as sending:
         while True:
             rounds = min(ROUNDS, int((ends - time.monotonic()) / SEND))
-            for claimed in claim(threads, rounds, Counter(each.endpoint_id for each in running.values())):
-                running[pool.submit(post, through, claimed)] = claimed
-            if not running:
+            sending.add(claim(threads, rounds, sending.load))
+            if not sending.load:
                 if not wait_for_retry(ends):
                     break
                 continue
-            wait(running, return_when=FIRST_COMPLETED)
-            finished, _ = wait(running, timeout=LINGER)
-            delivered += record([(running.pop(each), each.result()) for each in finished], total)
+            finished = sending.finished()
+            delivered += record(finished, total)
             if len(delivered) >= SETTLED_AT_ONCE:
                 settlement.settle(delivered)
                 delivered.clear()
@@ -68,18 +61,3 @@ def wait_for_retry(ends: float) -> bool:
         return False
     time.sleep(seconds)
     return True
-
-
-@contextmanager
-def pool_of(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that only send. After an error what has not begun is not begun; its lease expires."""
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="webhook")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def post(through: sender.Connections, claimed: Claimed) -> Answer:
-    timestamp = int(claimed.clock + time.monotonic())
-    return sender.send(through, claimed.sending, claimed.keys, timestamp)

@@ -55,11 +55,15 @@ QUIET: Final = timedelta(minutes=3)  # without a fault of our own, before its al
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One answer that has been recorded; `pause` is how long the endpoint is to be left alone, in seconds."""
+    """One answer that has been recorded; `pause` is how long the endpoint is to be left alone, in seconds.
+
+    `is_unwell`: when it was claimed, the endpoint was failing, or slower than it could be.
+    """
 
     endpoint_id: int
     failure_class: str
     is_probe: bool = False
+    is_unwell: bool = True
     pause: float | None = None
 
 
@@ -90,14 +94,13 @@ class Verdict:
 def note(heard: Sequence[Heard]) -> None:
     """Draw conclusions from answers that have just been recorded, in one short transaction for each endpoint concerned.
 
-    Where all is well and was well, nothing is locked and nothing written.
+    Where all is well and was well when it was claimed, nothing is looked at. What began to fail meanwhile is found by the
+    next answer, or by the review.
     """
     of = defaultdict[int, list[Heard]](list)
     for each in heard:
         of[each.endpoint_id].append(each)
-    unwell = Q(circuit_step__gt=0) | Q(failing_since__isnull=False) | Q(concurrency__lt=IN_FLIGHT)
-    concerned = set(Endpoint.objects.filter(unwell, pk__in=of).values_list("pk", flat=True))
-    concerned |= {each.endpoint_id for each in heard if each.failure_class not in SUCCESSES}
+    concerned = {each.endpoint_id for each in heard if each.is_unwell or each.failure_class not in SUCCESSES}
     for endpoint_id in sorted(concerned):
         weigh(endpoint_id, of[endpoint_id])
 

@@ -76,7 +76,7 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> lis
         health.sender_trouble(own[0].endpoint_id, own[1].error)
     health.note(
         [
-            Heard(claimed.endpoint_id, answer.failure_class, claimed.is_probe, outcome.pause)
+            Heard(claimed.endpoint_id, answer.failure_class, claimed.is_probe, claimed.is_unwell, outcome.pause)
             for claimed, answer, outcome in written
         ]
     )
