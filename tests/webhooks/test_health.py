@@ -185,6 +185,7 @@ def test_what_was_sent_before_it_opened_does_not_move_it(target: Endpoint) -> No
         dispatch.record([(each, said(500))], Dispatched())
     assert (fresh(target).circuit_step, fresh(target).open_until) == (1, opened.open_until)
     dispatch.record([(claimed[10], said(204))], Dispatched())
+    health.review()
     assert (fresh(target).circuit_step, fresh(target).failing_since) == (1, None)
 
 
@@ -212,9 +213,9 @@ def test_failing_since_is_the_first_failure_after_the_last_success(target: Endpo
     assert fresh(target).failing_since == since
 
 
-def test_where_all_is_well_nothing_is_locked(target: Endpoint, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(1):
-        health.note([Heard(target.pk, "")] * 8)
+def test_where_all_is_well_nothing_is_looked_at(target: Endpoint, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        health.note([Heard(target.pk, "", is_unwell=False)] * 8)
 
 
 # The pace.
