@@ -186,7 +186,8 @@ def test_a_slow_endpoint_leaves_the_others_their_threads(operator: User) -> None
             while len(quick.requests) < 20 and time.monotonic() < until and working.poll() is None:
                 time.sleep(0.05)
             # Half of the threads while both have something; three quarters once it is alone.
-            assert len(quick.requests) == 20 and 2 <= len(slow.requests) <= 3
+            assert len(quick.requests) == 20
+            assert 2 <= len(slow.requests) <= 3
             go_on.set()
             ended(working)
     assert states() == {"delivered": 40}
