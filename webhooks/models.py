@@ -328,7 +328,7 @@ class Delivery(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.event_id} to {self.endpoint_id}"
+        return f"delivery {self.pk}"
 
 
 class Exchange(models.Model):

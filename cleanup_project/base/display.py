@@ -138,6 +138,8 @@ def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
         return named if issubclass(field.related_model, AbstractBaseUser) else link
     if isinstance(field, models.DateTimeField):
         return moment
+    if isinstance(field, models.BooleanField):
+        return lambda value: "yes" if value else "no"  # Django's red cross says that something is wrong
     if isinstance(field, models.BinaryField):
         return lambda value: exact(bytes(value).hex())
     if isinstance(field, models.JSONField):

@@ -27,7 +27,7 @@ from webhooks.admin.endpointforms import (
     RotateForm,
 )
 from webhooks.exceptions import WebhooksError
-from webhooks.models import Endpoint
+from webhooks.models import EVERY_TYPE, Endpoint
 from webhooks.traffic import Traffic, traffic
 
 WAIT = "This waits for the answer, 15 seconds at the most."
@@ -59,15 +59,15 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
     exact_search = ("tenant", "name")  # endpoints are few: no index
     search_help_text = "A tenant's code or an endpoint's name, exactly."
     refusals = (WebhooksError,)
-    empty_words = {"disabled_by": "the rules", "disabled_at": "no", "retired_at": "no"}
+    empty_words = {"disabled_at": "no", "retired_at": "no"}
     fieldsets = (
-        (None, {"fields": ("name", "tenant", "state", "url", "event_types", "include_keys", "duplicate_is_success")}),
+        (None, {"fields": ("name", "tenant", "state", "url", "types", "include_keys", "duplicate_is_success")}),
         ("Health", {"fields": ("health_words", "pending", "oldest_due", "succeeded", "failed", "answer_table")}),
         ("Secrets", {"fields": ("secret_table",)}),
         ("Pings", {"fields": ("ping_table",)}),
         (
             "People and times",
-            {"fields": ("created_by", "created_at", "disabled_at", "disabled_by", "disabled_reason", "retired_at")},
+            {"fields": ("created_by", "created_at", "disabled_at", "disabler", "disabled_reason", "retired_at")},
         ),
     )
 
@@ -277,6 +277,18 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
     @admin.display(description="health")
     def health(self, obj: Endpoint) -> SafeString | str:
         return words.health_pill(obj, traffic_of(obj))
+
+    @admin.display(description="event types")
+    def types(self, obj: Endpoint) -> SafeString | str:
+        if obj.event_types == [EVERY_TYPE]:
+            return "every type, also those that come later"
+        return display.bullets(display.exact(each) for each in obj.event_types)
+
+    @admin.display(description="disabled by")
+    def disabler(self, obj: Endpoint) -> str:
+        if obj.disabled_at is None:
+            return display.NOTHING
+        return display.named(obj.disabled_by) if obj.disabled_by else "the rules"
 
     @admin.display(description="health")
     def health_words(self, obj: Endpoint) -> SafeString:
