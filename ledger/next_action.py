@@ -126,7 +126,7 @@ def of_withdrawn(command: CleanupCommand) -> Next:
 
 
 def of_deleted(deliveries: Sequence[Delivery]) -> Next:
-    dead = [each for each in deliveries if each.state == Delivery.State.DEAD]
+    dead = [each for each in deliveries if each.state == Delivery.State.DEAD and each.endpoint.retired_at is None]
     if dead:
         named = ", ".join(each.endpoint.name for each in dead)
         return Next(Turn.PERSON, f"It is destroyed. {named} could not be told: repair the receiver, then redeliver.")

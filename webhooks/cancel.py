@@ -95,4 +95,4 @@ def reason(endpoint: Endpoint, type: str) -> str:
 def forgotten() -> int:
     """Finish what a crash, or a delivery that was being sent, left over at any endpoint; returns how many were cancelled."""
     narrow = Endpoint.objects.exclude(retired_at=None, event_types=[EVERY_TYPE]).order_by("pk")
-    return sum(unowed(endpoint.pk) for endpoint in narrow if page(endpoint, START))
+    return sum(unowed(endpoint.pk, seconds=AT_ONCE) for endpoint in narrow if page(endpoint, START))

@@ -45,9 +45,10 @@ def claim(threads: int, rounds: int, running: Counter[int]) -> list[Claimed]:
     if rounds < 1:
         return []
     due = due_endpoints()
-    share = min(IN_FLIGHT, max(1, threads * rounds // max(1, len(due | set(+running)))))
+    busy = max(1, len(set(due) | set(+running)))
+    share = min(IN_FLIGHT, rounds * threads_of_one(threads, busy), max(1, rounds * threads // busy))
     claimed = list[Claimed]()
-    for endpoint_id in sorted(due):
+    for endpoint_id in due:
         room = min(share - running[endpoint_id], threads * rounds - running.total() - len(claimed))
         # A claim costs a commit: it waits until half of the share is free.
         if room > 0 and 2 * room >= share:
@@ -55,10 +56,20 @@ def claim(threads: int, rounds: int, running: Counter[int]) -> list[Claimed]:
     return claimed
 
 
-def due_endpoints() -> set[int]:
+def threads_of_one(threads: int, busy: int) -> int:
+    """How many of the threads one of so many busy endpoints may have at most.
+
+    One alone gets three quarters, and each of several its share, but never less than a quarter: so one that is dead leaves
+    threads to the others, also to those that become due a moment later.
+    """
+    return max(1, threads * 3 // 4 if busy == 1 else threads // min(busy, 4))
+
+
+def due_endpoints() -> list[int]:
+    """Where something can be sent now, the longest due first, so that nobody's turn never comes."""
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "due_endpoints.sql"))
-        return {endpoint_id for (endpoint_id,) in cursor}
+        return [endpoint_id for (endpoint_id,) in cursor]
 
 
 def claim_from(endpoint_id: int, limit: int) -> list[Claimed]:
@@ -79,6 +90,7 @@ def claim_from(endpoint_id: int, limit: int) -> list[Claimed]:
             log.error("endpoint has a secret that cannot be opened", endpoint=endpoint_id, error=str(error))
             endpoint = Endpoint.objects.get(pk=endpoint_id)
             health.sender_trouble(endpoint_id, f"a signing secret of {endpoint} cannot be opened: {error}")
+            health.wait_for_us(endpoint_id)
             return []
         limit = min(limit, room.limit)
         if limit < 1 or not keys:
@@ -97,7 +109,6 @@ class Taken(NamedTuple):
     id: int
     url: str
     event_types: list[str]
-    include_keys: bool
     duplicate_is_success: bool
     circuit_step: int
     concurrency: int
@@ -149,7 +160,6 @@ def lease(taken: Taken, limit: int, key_ids: list[int], keys: Sequence[bytes]) -
                 "url": without_query(taken.url),
                 "probe": taken.circuit_step > 0,
                 "types": taken.event_types,
-                "details": taken.include_keys,
                 "resumed": taken.resumed_at,
             },
         )

@@ -56,9 +56,13 @@ class Resolver:
         """Raises `Failed`."""
         until = time.monotonic() + seconds
         if not self._free.acquire(timeout=seconds):
-            raise Failed("dns_temp", f"{LOOK_UPS} look-ups of names are stuck.")
+            raise Failed("sender_error", f"{LOOK_UPS} look-ups of names are stuck here.")
         box = SimpleQueue[Found | Exception]()
-        Thread(target=self._look_up, args=(host, port, box), name="webhook-dns", daemon=True).start()
+        try:
+            Thread(target=self._look_up, args=(host, port, box), name="webhook-dns", daemon=True).start()
+        except RuntimeError as error:
+            self._free.release()
+            raise Failed("sender_error", f"No thread could be begun here: {error}.") from error
         try:
             found = box.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:

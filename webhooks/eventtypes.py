@@ -111,9 +111,13 @@ TYPES: Final[Mapping[str, EventType]] = {
             ),
             "bytes": Member("The size of all targets in the manifest.", COUNT),
             "caps": Member("The caps that it is over.", {"type": "array", "items": TEXT}),
-            "exempt": Member("How many items are exempted so far.", COUNT),
-            "items": Member("How many items the manifest has.", NUMBER),
-            "manifest_root": Member("SHA-256 over the digests of the manifest's parts, in hex.", DIGEST),
+            "exempt": Member("How many items were exempted when it began to wait; more may have been since.", COUNT),
+            "items": Member("How many items the whole manifest has.", NUMBER),
+            "manifest_root": Member(
+                "SHA-256 over the digests of the manifest's parts, in hex. Where items are exempted, what is approved is the "
+                "root of what remains, which the run's page states.",
+                DIGEST,
+            ),
             "targets": Member("How many object versions the manifest names.", NUMBER),
         },
     ),
@@ -187,10 +191,11 @@ TYPES: Final[Mapping[str, EventType]] = {
         "An endpoint was disabled by the rules: its events are held.",
         "`endpoint:` and the endpoint's number",
         {
-            "endpoint": Member("The endpoint's name.", TEXT),
             "endpoint_id": Member("The endpoint's number.", NUMBER),
-            "reason": Member("Why, in words.", TEXT),
-            "rule": Member("Which rule did it.", TEXT),
+            "rule": Member(
+                "Which rule did it: no success for too long, 410 twice, or an address that is not allowed.",
+                one_of("failing", "gone", "blocked"),
+            ),
         },
     ),
 }  # fmt: skip

@@ -222,11 +222,11 @@ def verdict_on(endpoint: Endpoint, past: Sequence[Past], now: datetime) -> Verdi
     gone = [each.at for each in since if each.failure_class == "gone" and each.delivery_id not in troubled_before]
     if gone and gone[0] - gone[-1] >= GONE_APART:
         return Verdict("gone", "It answered 410 Gone, and again five minutes later. Correct its URL, or retire it.")
-    blocked = [each.at for each in since if each.failure_class == "blocked"]
-    if len(blocked) >= BLOCKED_CHECKS and blocked[0] - blocked[-1] >= BLOCKED_APART:
+    blocked = [each for each in since if each.failure_class == "blocked"]
+    if len(blocked) >= BLOCKED_CHECKS and blocked[0].at - blocked[-1].at >= BLOCKED_APART:
         return Verdict(
             "blocked",
-            f"Its URL leads where nothing may be sent, at {len(blocked)} checks within an hour and more: {since[0].error} "
+            f"Its URL leads where nothing may be sent, at {len(blocked)} checks within an hour and more: {blocked[0].error} "
             "Find out why before anything else: somebody may be trying to reach your own network.",
         )
     due = disable_due_at(endpoint)
@@ -295,7 +295,8 @@ def disable(endpoint: Endpoint, verdict: Verdict, now: datetime) -> None:
         f"It was disabled by itself; its events are held. {verdict.reason}",
     )
     subject = f"endpoint:{endpoint.pk}"
-    data = {"endpoint": endpoint.name, "endpoint_id": endpoint.pk, "reason": verdict.reason, "rule": verdict.rule}
+    # No words: they may name another receiver's host.
+    data = {"endpoint_id": endpoint.pk, "rule": verdict.rule}
     notice = outbox.Notice(
         type="endpoint.disabled", subject=subject, name=subject, occurrence=str(record.pk), data=data
     )
@@ -316,6 +317,12 @@ def reset(endpoint_id: int) -> None:
 def probing(endpoint_id: int) -> None:
     """A probe is on its way. Should it never come back, the next one goes when its lease has ended."""
     Endpoint.objects.filter(pk=endpoint_id).update(open_until=Now() + timedelta(seconds=LEASE))
+
+
+def wait_for_us(endpoint_id: int) -> None:
+    """Nothing can be sent to it for a fault of ours: look again after a while, and not at once."""
+    pause = timedelta(seconds=RULES[SENDER_ERROR].pause or 0)
+    Endpoint.objects.filter(pk=endpoint_id).update(paused_until=Greatest(F("paused_until"), Now() + pause))
 
 
 def caught_up(endpoint_id: int) -> None:

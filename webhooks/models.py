@@ -157,7 +157,8 @@ class Endpoint(models.Model):
     include_keys = models.BooleanField(
         "object keys",
         default=False,
-        help_text="Tell bucket, key and version id of each object. Without, bodies hold nothing that could be personal.",
+        help_text="Tell bucket, key and version id of each object. Without, they stand in bodies only where a bucket has "
+        "no rule for assets, so that a short key is the asset itself.",
     )
     duplicate_is_success = models.BooleanField(
         "409 is an acknowledgement", default=False, help_text="For a receiver that answers 409 to an event that it has."
@@ -285,6 +286,9 @@ class Delivery(models.Model):
         Lane, null=True, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
     )
     sequence = models.BigIntegerField()
+    detailed = models.BooleanField(
+        db_default=False, help_text="The endpoint asked for object keys when the event was written: it gets that body."
+    )
     state = models.CharField(max_length=9, choices=State, default=State.PENDING)
     due_at = DueField(help_text="Empty: it waits behind an earlier event of its subject.")
     attempts = models.PositiveIntegerField(default=0)

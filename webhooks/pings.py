@@ -78,7 +78,7 @@ def begin(endpoint: Endpoint, by: User) -> tuple[Ping, Sending, list[bytes], int
         audit.record(action="endpoint.pinged", subject=locked, by=by, after={"event_id": event_id, "url": begun.url})
     told = outbox.Notice(type=PING, subject=subject, name=subject, data={"endpoint": locked.name})
     body = outbox.envelope(told, event_id, 0, canonical.instant(now))
-    sending = Sending(delivery_id=0, attempt_id=number, number=1, url=locked.url, event_id=event_id, body=body)
+    sending = Sending(None, None, None, locked.url, event_id, body)
     return begun, sending, keys, int(now.timestamp())
 
 

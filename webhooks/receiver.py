@@ -74,7 +74,8 @@ def verify(
     seconds since 1970. Raises Refused.
     """
     keys = [parse_secret(secret) for secret in secrets]
-    id, stamp, given = (header(headers, f"webhook-{name}") for name in ("id", "timestamp", "signature"))
+    told = pairs(headers)
+    id, stamp, given = (header(told, f"webhook-{name}") for name in ("id", "timestamp", "signature"))
     if not ID.fullmatch(id):
         raise Refused("webhook-id is not an id")
     if not SECONDS.fullmatch(stamp):
@@ -93,13 +94,18 @@ def verify(
     return Verified(id, int(stamp))
 
 
-def header(headers: Headers, name: str) -> str:
-    """The one header of this name, whatever its case."""
+def pairs(headers: Headers) -> list[tuple[str, str]]:
+    """Names, in lower case, and values; read once, since an iterator gives them once."""
     try:
-        pairs = headers.items() if hasattr(headers, "items") else headers
-        found = [text(value) for key, value in pairs if text(key).lower() == name]
+        told = headers.items() if hasattr(headers, "items") else headers
+        return [(text(key).lower(), text(value)) for key, value in told]
     except (AttributeError, TypeError, ValueError):
         raise Refused("headers are pairs of names and values") from None
+
+
+def header(told: Sequence[tuple[str, str]], name: str) -> str:
+    """The one header of this name."""
+    found = [value for key, value in told if key == name]
     if len(found) != 1 or not found[0].isascii() or len(found[0]) > LONGEST_HEADER:
         raise Refused(f"{name} is missing, given twice, or no header of ours")
     return found[0]
@@ -131,7 +137,7 @@ def signature(key: bytes, id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(digest).decode()
 
 
-def read_body(stream: Readable, content_length: str | None, *, limit: int = LARGEST_BODY) -> bytes:
+def read_body(stream: Readable, content_length: str | bytes | None, *, limit: int = LARGEST_BODY) -> bytes:
     """The body of a request, for servers that do not bound it themselves. Events are never sent without their length.
 
     Raises Refused, with status 411 without a length, 413 over the limit of bytes, 400 for no number or a body that breaks
@@ -139,13 +145,14 @@ def read_body(stream: Readable, content_length: str | None, *, limit: int = LARG
     """
     if not content_length:
         raise Refused("no content-length", 411)
-    if not LENGTH.fullmatch(content_length):
+    told = text(content_length) if isinstance(content_length, (str, bytes)) else ""
+    if not LENGTH.fullmatch(told):
         raise Refused("content-length is not a number of bytes", 400)
-    length = int(content_length)
+    length = int(told)
     if length > limit:
         raise Refused("the body is over the limit", 413)
     body = stream.read(length)
-    if len(body) != length:
+    if len(body or b"") != length:
         raise Refused("the body breaks off", 400)
     return body
 
@@ -204,6 +211,8 @@ class Store(ABC):
             told = "INSERT INTO webhook_sequence VALUES (?, ?, ?) ON CONFLICT (endpoint, subject) DO UPDATE "
             told += "SET sequence = excluded.sequence WHERE excluded.sequence > webhook_sequence.sequence"
             self.ask(cursor, told, endpoint, subject, sequence)
+            if cursor.rowcount != 1:  # a later one was handled while this one waited for it
+                return "late"
         return "next" if sequence == last + 1 else "gap"
 
     def forget(self, before: float) -> int:

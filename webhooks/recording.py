@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from cleanup_project.base import sqlfiles
 from webhooks import health, lanes, retry
@@ -71,6 +71,14 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> lis
     total.dead += count[State.DEAD]
     total.lost += len(finished) - len(written)
     tell(written)
+    try:
+        draw_conclusions(written)
+    except OperationalError as error:  # the answers are recorded; the next one, or the review, judges them
+        log.warning("endpoints were not judged", error=str(error))
+    return [claimed.event_row for claimed, _, outcome in written if outcome.state == State.DELIVERED]
+
+
+def draw_conclusions(written: Sequence[Written]) -> None:
     own = next(((claimed, answer) for claimed, answer, _ in written if answer.failure_class == SENDER_ERROR), None)
     if own is not None:
         health.sender_trouble(own[0].endpoint_id, own[1].error)
@@ -80,7 +88,6 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> lis
             for claimed, answer, outcome in written
         ]
     )
-    return [claimed.event_row for claimed, _, outcome in written if outcome.state == State.DELIVERED]
 
 
 def judge(finished: Sequence[tuple[Claimed, Answer]]) -> list[tuple[Claimed, Answer]]:

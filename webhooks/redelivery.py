@@ -18,6 +18,7 @@ from cleanup_project.base import audit, jobs, paginator, queue, sqlfiles
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.jobs import Outcome
 from cleanup_project.base.models import BulkJob, User
+from webhooks import lanes
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint
 
@@ -178,7 +179,10 @@ class Facts(NamedTuple):
 
 
 def send_again(ids: Sequence[int], by: User) -> dict[int, tuple[Outcome, int]]:
-    """What is done about each, and the delivery that is then on its way. In the caller's transaction; locks in id order."""
+    """What is done about each, and the delivery that is then on its way. In the caller's transaction; locks in order."""
+    waiting = Delivery.objects.filter(pk__in=ids, state=State.PENDING)
+    # Before their deliveries, as whoever records or cancels: their end promotes what is chosen here.
+    lanes.lock(waiting.values_list("lane_id", flat=True))
     with connection.cursor() as cursor:
         cursor.execute(sqlfiles.read(__file__, "redelivery_lock.sql"), {"ids": list(ids)})
         # A later statement than the lock's: the rounds that were made meanwhile are seen.

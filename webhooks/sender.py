@@ -201,14 +201,14 @@ def send(
             failure_class, text = judged(said)
         except Failed as failure:
             failure_class, text = failure.failure_class, str(failure)
-            if post.status is not None:
-                said = Said(post.status, truncated=True)
-                failure_class, text = judged(said)
         except NO_URL as error:
             # Its text quotes the query, which may hold a secret of the receiver's.
             failure_class, text = "blocked", f"The URL cannot be used: {type(error).__name__}."
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             failure_class, text = "network", f"No answer could be had: {type(error).__name__}."
+    if said.status is None and post.status is not None:  # what broke came after the status line, which decides
+        said = Said(post.status, truncated=True)
+        failure_class, text = judged(said)
     return answer_of(post, said, failure_class, text, began=began, timestamp=timestamp)
 
 

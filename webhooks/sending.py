@@ -11,7 +11,7 @@ from threading import Condition, Thread
 from typing import Final
 
 from webhooks import sender
-from webhooks.claiming import Claimed
+from webhooks.claiming import Claimed, threads_of_one
 from webhooks.sender import Answer
 
 LINGER: Final = 0.02  # seconds from the first answer to the record, which takes along what else has come by then
@@ -24,7 +24,6 @@ class Senders:
 
     def __init__(self, threads: int) -> None:
         self.load = Counter[int]()
-        self._number = threads
         self._through = sender.session(threads)
         self._change = Condition()
         self._waiting = dict[int, deque[Claimed]]()
@@ -32,6 +31,8 @@ class Senders:
         self._done = SimpleQueue[Finished | BaseException]()
         self._closing = False
         self._threads = [Thread(target=self._work, name=f"webhook-{number}", daemon=True) for number in range(threads)]
+
+    def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
@@ -49,7 +50,7 @@ class Senders:
         """
         found = [self._done.get(), *self._come()]
         until = time.monotonic() + LINGER
-        while len(found) < min(self._number, self.load.total()):
+        while len(found) < min(len(self._threads), self.load.total()):
             try:
                 found.append(self._done.get(timeout=max(0.0, until - time.monotonic())))
             except Empty:
@@ -72,7 +73,8 @@ class Senders:
             self._closing = True
             self._change.notify_all()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # begun
+                thread.join()
         self._through.close()
 
     def _work(self) -> None:
@@ -105,12 +107,8 @@ class Senders:
             return None
 
     def _next_endpoint(self) -> int | None:
-        """An endpoint alone gets three quarters of the threads, and each of several its share, but never less than a quarter.
-
-        So one that is dead leaves threads to the others, also to those that become due a moment later.
-        """
         busy = max(1, len(self._waiting.keys() | set(+self._on_their_way)))
-        most = max(1, self._number * 3 // 4 if busy == 1 else self._number // min(busy, 4))
+        most = threads_of_one(len(self._threads), busy)
         ready = [each for each in self._waiting if self._on_their_way[each] < most]
         return min(ready, key=self._on_their_way.__getitem__, default=None)
 
@@ -119,6 +117,7 @@ class Senders:
 def senders(threads: int) -> Iterator[Senders]:
     made = Senders(threads)
     try:
+        made.start()
         yield made
     finally:
         made.close()

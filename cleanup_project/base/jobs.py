@@ -19,8 +19,8 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock, queue, sqlfiles
-from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
+from cleanup_project.base import alarms, audit, clock, queue, sqlfiles
+from cleanup_project.base.models import FASTEST_JOB, Alarm, BulkItem, BulkJob, User
 
 TASK: Final = "cleanup_project.base.tasks.bulk_job"
 MOST: Final = 250_000  # items of one job
@@ -28,6 +28,12 @@ CHUNK: Final = 200  # items in one transaction, and never more than a second's w
 RATE: Final = 50  # items a second, unless asked for otherwise
 DRIFT: Final = 100  # one in so many may have come or gone since the person looked
 DETAIL_LIMIT: Final = 500
+STUCK: Final = "bulkjob.stuck"
+STUCK_AFTER: Final = timedelta(minutes=10)
+STUCK_WORDS: Final = (
+    "It stands still after {:,} of {:,} items, although workers are rung for. See whether they run, and what they log of the "
+    "database: a lock or a time limit that its next items meet each time. It goes on by itself; pause or cancel it otherwise."
+)
 FAILED: Final = "failed"
 GONE: Final = "No application does jobs of the kind {}: the product was changed since."
 State = BulkJob.State
@@ -297,12 +303,20 @@ def record(job: BulkJob, items: Sequence[BulkItem], ended: Sequence[Outcome]) ->
 
 
 def ring() -> int:
-    """Ring for every running job that nobody has worked at for a minute; returns how many. For sweeps."""
+    """Ring for every running job that nobody has worked at for a minute; returns how many. For sweeps.
+
+    One that stands still for long, although it is rung for, raises an alarm until it goes on.
+    """
     resting = BulkJob.objects.filter(state=State.RUNNING, worked_at__lt=Now() - queue.TICK_EVERY)
     with transaction.atomic():
-        waiting = list(resting.order_by("worked_at").values_list("pk", flat=True))
+        waiting = list(resting.order_by("worked_at"))
         for job in waiting:
-            queue.wake(TASK, job)
+            queue.wake(TASK, job.pk)
+        stuck = {str(job.pk) for job in waiting if job.worked_at < clock.now() - STUCK_AFTER}
+        for job in waiting:
+            if str(job.pk) in stuck:
+                alarms.notice(STUCK, job, STUCK_WORDS.format(job.done, job.total))
+        Alarm.objects.open().filter(kind=STUCK).exclude(subject_id__in=stuck).update(cleared_at=Now())
     return len(waiting)
 
 

@@ -15,7 +15,7 @@ from django_q.models import OrmQ
 
 from cleanup_project.base import jobs, limits, roles, tasks
 from cleanup_project.base.jobs import JobRefused, Order, Outcome
-from cleanup_project.base.models import AuditEvent, BulkItem, BulkJob, Heartbeat, User
+from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
 from tests.ledger.processes import Say, worker
 from tests.ledger.threads import Beside, Gate
 
@@ -333,8 +333,11 @@ def test_the_sweep_rings_for_what_nobody_works_at(operator: User) -> None:
     assert (jobs.ring(), rung()) == (0, [])
     BulkJob.objects.filter(pk=job.pk).update(worked_at="2020-01-01T00:00Z")
     assert (jobs.ring(), rung()) == (1, [(jobs.TASK, (job.pk,))])
+    (alarm,) = Alarm.objects.open()
+    assert (alarm.kind, alarm.subject_id) == (jobs.STUCK, str(job.pk))
     jobs.pause(job=job, by=operator, reason="Lunch.")
     assert jobs.ring() == 0
+    assert not Alarm.objects.open().exists(), "paused, it stands still by somebody's will"
 
 
 @pytest.mark.parametrize(

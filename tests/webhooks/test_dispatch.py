@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from django.db import OperationalError
 
 from cleanup_project.base.models import User
 from tests.webhooks.http import Request, receiver
@@ -27,6 +28,7 @@ from webhooks import dispatch, endpoints, limits, retry, sender, sweep
 from webhooks.dispatch import Dispatched
 from webhooks.models import BODY_LIMIT, Delivery, DeliveryAttempt, Endpoint, OutboxEvent
 from webhooks.receiver import Refused
+from webhooks.sender import Answer
 
 pytestmark = pytest.mark.django_db
 
@@ -295,8 +297,31 @@ def test_a_secret_that_cannot_be_opened_charges_nobody(operator: User, settings:
             assert run() == Dispatched()
         assert [each["event"] for each in logs] == ["endpoint has a secret that cannot be opened"]
         settings.SECRET_KEY = key
+        assert run() == Dispatched(), "it is looked at again after a while, and not at once"
+        make_due()
         assert run() == Dispatched(sent=1, delivered=1)
     assert DeliveryAttempt.objects.filter(endpoint=made).count() == 1
+
+
+def test_a_lock_that_somebody_keeps_costs_no_other_answer_its_record(
+    operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = endpoint(operator)
+    tell(*assets(7))
+    claimed = dispatch.claim_from(made.pk, 7)
+    stuck = claimed[4].sending.delivery_id
+    record = dispatch.record
+
+    def refusing(finished: Any, total: Dispatched) -> list[int]:
+        if any(each.sending.delivery_id == stuck for each, _ in finished):
+            raise OperationalError("canceling statement due to lock timeout")
+        return record(finished, total)
+
+    monkeypatch.setattr(dispatch, "record", refusing)
+    total = Dispatched()
+    delivered = dispatch.record_all([(each, Answer(204, "", "", b"", 1)) for each in claimed], total)
+    assert (len(delivered), total.delivered, total.lost) == (6, 6, 1)
+    assert Delivery.objects.get(state="pending").pk == stuck
 
 
 def test_two_workers_claim_nothing_twice_and_keep_to_what_may_be_in_flight(operator: User) -> None:

@@ -87,6 +87,16 @@ def test_object_keys_go_to_those_who_asked_for_them(operator: User) -> None:
     assert bodies["/hook/keys", other] == plain[other]
 
 
+def test_what_was_written_before_somebody_asked_for_object_keys_comes_without_them(operator: User) -> None:
+    """And with the bytes of its first attempt: the same id never stands for two bodies."""
+    made, _ = endpoint(operator)
+    tell(notice("a", "1"))
+    event = OutboxEvent.objects.get()
+    DetailedBody.objects.create(event=event, body=b'{"keys":[]}', body_sha256=sha256(b'{"keys":[]}').digest())
+    sql("UPDATE webhooks_endpoint SET include_keys = true")
+    assert [each.sending.body for each in claiming.claim_from(made.pk, 1)] == [bytes(event.body)]
+
+
 def test_a_type_that_is_not_subscribed_to_any_more_is_passed_over(operator: User) -> None:
     with receiver() as inbox:
         made, _ = endpoint(operator, inbox.url)
@@ -128,6 +138,18 @@ def test_redeliveries_and_heads_go_out_in_the_order_in_which_they_became_due(ope
     sql("UPDATE webhooks_delivery SET due_at = now() - interval '1 minute' WHERE id = %s", again.pk)
     claimed = claiming.claim_from(made.pk, 2)
     assert claimed[0].sending.delivery_id == again.pk
+
+
+def test_who_has_waited_longest_comes_first(operator: User) -> None:
+    made = [endpoint(operator, name=f"e{number}")[0] for number in range(3)]
+    tell(notice("a", "1"))
+    for minutes, each in enumerate(made):
+        sql(
+            "UPDATE webhooks_delivery SET due_at = now() - %s * interval '1 min' WHERE endpoint_id = %s",
+            minutes,
+            each.pk,
+        )
+    assert dispatch.due_endpoints() == [each.pk for each in reversed(made)]
 
 
 # A dead endpoint.
@@ -241,7 +263,7 @@ def test_whoever_catches_up_stays_slow_while_something_held_is_left(operator: Us
     assert len(claiming.claim_from(made.pk, 20)) == 5
     assert claiming.claim_from(made.pk, 20) == []
     assert Endpoint.objects.get().resumed_at is not None
-    assert dispatch.due_endpoints() == {made.pk}
+    assert dispatch.due_endpoints() == [made.pk]
 
 
 # The clock.

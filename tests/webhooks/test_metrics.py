@@ -25,7 +25,7 @@ def test_an_empty_system_has_zeros() -> None:
 def test_every_metric_says_what_is_so(operator: User) -> None:
     made, _ = endpoint(operator)
     other, _ = endpoint(operator, name="other", event_types=["run.closed"])
-    off, _ = endpoint(operator, name="off", event_types=["media.off"])
+    off, _ = endpoint(operator, name="off", event_types=["hold.placed"])
     sql("UPDATE webhooks_endpoint SET disabled_at = now(), disabled_reason = 'x' WHERE id = %s", off.pk)
     sql(
         "UPDATE webhooks_endpoint SET circuit_step = 2, open_until = now() + interval '1 h', failing_since = now(), "
@@ -33,7 +33,7 @@ def test_every_metric_says_what_is_so(operator: User) -> None:
         other.pk,
     )
     ids = deliveries(made, 6)
-    tell(notice("subject-0", "behind"), notice("o", "o", type="media.off"))
+    tell(notice("subject-0", "behind"), notice("o", "o", type="hold.placed"))
     for failure_class, ago in (
         ("", 10),
         ("", 20),

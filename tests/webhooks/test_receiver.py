@@ -396,6 +396,26 @@ def test_a_gap_and_a_late_event_are_told(place: Place) -> None:
     assert [seen.order("b", "asset", 1), seen.order("a", "other", 2)] == ["next", "gap"]
 
 
+def test_an_event_is_late_whose_successor_is_handled_while_it_waits(tmp_path: Path) -> None:
+    """Both saw the same number before: the upsert of the lower one then changes nothing."""
+    seen = Seen(tmp_path / "seen.sqlite")
+    ask = seen.ask
+
+    def overtaken(cursor: Any, statement: str, *values: Any) -> None:
+        if statement.startswith("INSERT INTO webhook_sequence"):
+            ask(cursor, "INSERT INTO webhook_sequence VALUES (?, ?, ?)", "a", "asset", 3)
+        ask(cursor, statement, *values)
+
+    seen.ask = overtaken  # type: ignore[method-assign]
+    assert seen.order("a", "asset", 2) == "late"
+
+
+def test_headers_that_can_be_read_once_are_read_once() -> None:
+    told = signed()
+    assert verify([SECRET], iter(told.items()), BODY, now=STAMP).id == ID  # type: ignore[arg-type]
+    assert read_body(io.BytesIO(b"12345678"), b"8") == b"12345678"
+
+
 def test_the_order_of_an_event_whose_effect_fails_is_forgotten_with_it(place: Place) -> None:
     seen = place.again()
     told: list[str] = []

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
@@ -17,7 +17,7 @@ from tests.ledger.acting import build
 from tests.ledger.threads import Beside
 from tests.webhooks.http import Request, receiver
 from tests.webhooks.world import endpoint, notice, sql, states, tell
-from webhooks import dispatch, lanes, redelivery
+from webhooks import cancel, dispatch, endpoints, lanes, redelivery, settlement
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, OutboxEvent
 from webhooks.redelivery import Chosen
@@ -418,3 +418,42 @@ def many(number: int) -> None:
         """,
         number,
     )
+
+
+def test_a_dead_delivery_of_an_endpoint_that_is_retired_is_not_owed_any_more(operator: User) -> None:
+    made, _ = endpoint(operator)
+    (row,) = owed("a")
+    die(row)
+    assert settlement.settle([row.event_id]) == 0
+    endpoints.retire(endpoint=made, by=operator, reason="Sold.")
+    assert settlement.settle([row.event_id]) == 1
+
+
+def test_what_a_person_asked_for_is_sent_although_its_type_was_given_up(operator: User) -> None:
+    made, _ = endpoint(operator, event_types=["media.deleted", "run.closed"])
+    (row,) = owed("a", kind="run.closed")
+    die(row)
+    Endpoint.objects.update(event_types=["media.deleted"])
+    sent_again = again(row, operator)
+    assert cancel.unowed(made.pk) == 0
+    assert [each.sending.delivery_id for each in dispatch.claim_from(made.pk, 5)] == [sent_again.pk]
+
+
+def alone(ids: list[int], by: User) -> dict[int, jobs.Outcome]:
+    with transaction.atomic():
+        return redelivery.carry_out(ids, by, WHY)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_lanes_of_what_is_pending_are_locked_first(operator: User) -> None:
+    """As whoever records does: each would have what the other one waits for."""
+    endpoint(operator)
+    (row,) = owed("a")
+    wait_an_hour(row)
+    with transaction.atomic():
+        lanes.lock([row.lane_id])
+        job = Beside(alone, [row.pk], operator)
+        sql("SELECT pg_sleep(0.3)")
+        sql("SELECT FROM webhooks_delivery WHERE id = %s FOR NO KEY UPDATE NOWAIT", row.pk)
+        assert job.goes_on
+    assert job.answer()[row.pk].code == "brought_forward"

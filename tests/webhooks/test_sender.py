@@ -1,7 +1,6 @@
 """What is kept of an answer, and what it asks for. Pure."""
 
 from email.utils import formatdate
-from types import SimpleNamespace
 
 import pytest
 
@@ -74,5 +73,9 @@ def test_what_is_no_url_is_answered_and_not_raised(url: str) -> None:
     assert (answer.failure_class in {"blocked", "dns_name", "dns_temp"}, answer.status) == (True, None)
 
 
-def test_the_urls_user_is_not_sent() -> None:
-    assert sender.Connections(1).auth(SimpleNamespace(headers={})).headers == {}
+@pytest.mark.parametrize(("status", "failure"), [(200, ""), (410, "gone")])
+def test_a_head_that_cannot_be_used_has_said_its_status_all_the_same(status: int, failure: str) -> None:
+    head = f"HTTP/1.1 {status} X\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok"
+    with wire(says(head.encode())) as server:
+        answer = post(server.url())
+    assert (answer.status, answer.failure_class, answer.truncated) == (status, failure, True)

@@ -287,7 +287,8 @@ def told(counted: Counted, chosen: Chosen, request: HttpRequest) -> dict[str, An
         "counts": display.table(("Endpoint", "It is", "State", "Deliveries"), rows),
         "expected": counted.total,
         "counted": chosen.words(),
-        "token": request.POST.get("token") or uuid4(),
+        # Counted anew it is another job, whatever came of the one before.
+        "token": uuid4() if "_count" in request.POST else request.POST.get("token") or uuid4(),
     }
 
 

@@ -1,5 +1,5 @@
 -- Parameters: endpoint bigint, keys bigint[], "limit" int, lease (seconds), url text (as attempts keep it), probe boolean,
--- types text[] (subscribed to), details boolean (bodies with object keys), resumed timestamptz or null.
+-- types text[] (subscribed to), resumed timestamptz or null.
 -- now() and the literal state let the partial index bound the search; leased heads are skipped, at most as many as may be in
 -- flight. The lease columns are in no index, so that the update stays on its page. An event's type is looked up head by head, as
 -- a scalar subselect: as EXISTS the planner may hash every event there is.
@@ -18,7 +18,7 @@ claimed AS (
     UPDATE webhooks_delivery d
     SET lease_token = d.lease_token + 1, lease_until = now() + %(lease)s * interval '1 second'
     FROM head WHERE d.id = head.id
-    RETURNING d.id, d.event_id, d.lane_id, d.due_at, d.lease_token, d.attempts
+    RETURNING d.id, d.event_id, d.lane_id, d.due_at, d.lease_token, d.attempts, d.detailed
 ),
 started AS (
     INSERT INTO webhooks_deliveryattempt (delivery_id, endpoint_id, number, token, is_probe, started_at, url, key_ids, peer,
@@ -32,5 +32,5 @@ SELECT
 FROM claimed c
 JOIN started s ON s.delivery_id = c.id
 JOIN webhooks_outboxevent e ON e.id = c.event_id
-LEFT JOIN webhooks_detailedbody b ON %(details)s AND b.event_id = c.event_id
+LEFT JOIN webhooks_detailedbody b ON c.detailed AND b.event_id = c.event_id
 ORDER BY c.due_at, c.id

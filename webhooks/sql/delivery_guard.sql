@@ -12,8 +12,10 @@ CREATE TRIGGER guard_delivery BEFORE UPDATE ON webhooks_delivery FOR EACH ROW
     WHEN (
         OLD.state <> 'pending'
         OR OLD.lease_token > NEW.lease_token OR OLD.attempts > NEW.attempts
-        OR (OLD.id, OLD.event_id, OLD.endpoint_id, OLD.tenant, OLD.round, OLD.requested_by_id, OLD.lane_id, OLD.sequence)
-            IS DISTINCT FROM (NEW.id, NEW.event_id, NEW.endpoint_id, NEW.tenant, NEW.round, NEW.requested_by_id, NEW.lane_id, NEW.sequence)
+        OR (OLD.id, OLD.event_id, OLD.endpoint_id, OLD.tenant, OLD.round, OLD.requested_by_id, OLD.lane_id, OLD.sequence, OLD.detailed)
+            IS DISTINCT FROM (
+                NEW.id, NEW.event_id, NEW.endpoint_id, NEW.tenant, NEW.round, NEW.requested_by_id, NEW.lane_id, NEW.sequence,
+                NEW.detailed)
     )
     EXECUTE FUNCTION guard_delivery();
 ALTER TABLE webhooks_delivery ENABLE ALWAYS TRIGGER guard_delivery;

@@ -31,17 +31,17 @@ detailed AS (
 ),
 owed AS (
     SELECT
-        e.id, e.lane_id, e.sequence, s.endpoint_id,
+        e.id, e.lane_id, e.sequence, s.endpoint_id, s.include_keys,
         row_number() OVER (PARTITION BY s.endpoint_id, e.lane_id ORDER BY e.sequence) = 1 AS first
     FROM event e JOIN subscription s ON s.type = e.type
 ),
 delivery AS (
     INSERT INTO webhooks_delivery (
-        event_id, endpoint_id, tenant, round, lane_id, sequence, state, due_at, attempts, lease_token, last_class, last_error,
-        cancel_reason
+        event_id, endpoint_id, tenant, round, lane_id, sequence, detailed, state, due_at, attempts, lease_token, last_class,
+        last_error, cancel_reason
     )
     SELECT
-        o.id, o.endpoint_id, %(tenant)b, 0, o.lane_id, o.sequence, 'pending',
+        o.id, o.endpoint_id, %(tenant)b, 0, o.lane_id, o.sequence, o.include_keys, 'pending',
         CASE
             -- Only the head of a lane is due; what stands behind it waits at infinity until it is promoted.
             -- A subselect with ORDER BY and LIMIT probes the index for each lane; a join could read the whole table.
