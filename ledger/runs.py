@@ -46,7 +46,9 @@ def open_run(
         if earlier is not None:
             return same_request(earlier, policy, mode), False
     rules = own_rules(policy, clock.now())
-    refuse_overlap(policy, mode)
+    earlier = refuse_overlap(policy, mode, idempotency_key)
+    if earlier is not None:
+        return same_request(earlier, policy, mode), False
     found = floors.check(policy, rules)
     if found and mode == CleanupRun.Mode.ENFORCE:
         raise InputRefused(" ".join(finding["message"] for finding in found))
@@ -64,10 +66,16 @@ def open_run(
         raise
 
 
-def refuse_overlap(policy: RetentionPolicy, mode: CleanupRun.Mode) -> None:
+def refuse_overlap(
+    policy: RetentionPolicy, mode: CleanupRun.Mode, idempotency_key: str | None = None
+) -> CleanupRun | None:
+    """Raises RunOverlap; returns the open run where it is the answer: this key opened it since the key was looked for."""
     busy = CleanupRun.objects.open().filter(policy=policy, mode=mode).first()
+    if busy is not None and idempotency_key is not None and busy.idempotency_key == idempotency_key:
+        return busy
     if busy is not None:
         raise RunOverlap(f"{busy} of policy {policy} is still {busy.get_state_display()}: let it end, or cancel it.")
+    return None
 
 
 def default_mode(policy: RetentionPolicy) -> CleanupRun.Mode:

@@ -304,6 +304,22 @@ def test_an_idempotency_key_returns_its_run_for_ever(policy: RetentionPolicy) ->
         runs.open_run(policy=policy, by=None, idempotency_key="job-7", mode=CleanupRun.Mode.ENFORCE)
 
 
+def test_whoever_asks_under_the_same_key_at_the_same_time_gets_the_same_run(
+    policy: RetentionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one commits after the key was looked for."""
+    opened = []
+    own_rules = runs.own_rules
+
+    def late(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        opened.append(runs.open_run(policy=policy, by=None, idempotency_key="job-7")[0])
+        return own_rules(*arguments)
+
+    monkeypatch.setattr(runs, "own_rules", late)
+    assert runs.open_run(policy=policy, by=None, idempotency_key="job-7") == (opened[0], False)
+
+
 def test_a_policy_without_a_revision_in_force_opens_no_run(tenant: Tenant, manager: User) -> None:
     policy = policies.create(tenant=tenant, code="empty", by=manager)
     with pytest.raises(LedgerError, match="publish one first"):
