@@ -63,7 +63,7 @@ def record(finished: Sequence[tuple[Claimed, Answer]], total: Dispatched) -> lis
         ]
         write(written)
         ended = [claimed for claimed, _, outcome in written if outcome.state != State.PENDING]
-        lanes.promote((claimed.endpoint_id, claimed.lane_id) for claimed in ended)
+        lanes.promote((each.endpoint_id, each.lane_id) for each in ended if held[each.sending.delivery_id])
     count = Counter(outcome.state for _, _, outcome in written)
     total.sent += len(finished)
     total.delivered += count[State.DELIVERED]
@@ -113,19 +113,21 @@ def outcome_of(claimed: Claimed, answer: Answer) -> Outcome:
     return Outcome(State.DEAD if delay is None else State.PENDING, delay, pause)
 
 
-def lock_held(claims: Sequence[Claimed]) -> set[int]:
-    """Lock the deliveries that are still under their claim's token. The token decides; an expired lease alone does not.
+def lock_held(claims: Sequence[Claimed]) -> dict[int | None, bool]:
+    """Lock the deliveries that are still under their claim's token; of each, whether another waits behind it.
 
-    A record that comes again, after a COMMIT whose answer was lost, finds the lease given back.
+    The token decides; an expired lease alone does not. A record that comes again, after a COMMIT whose answer was lost,
+    finds the lease given back. A later statement than the lanes' lock: whatever was emitted before it is seen.
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT d.id FROM webhooks_delivery d JOIN unnest(%s::bigint[], %s::bigint[]) AS held (id, token) "
-            "ON d.id = held.id AND d.lease_token = held.token "
-            "WHERE d.state = 'pending' AND d.lease_until IS NOT NULL ORDER BY d.id FOR NO KEY UPDATE OF d",
-            [[claimed.sending.delivery_id for claimed in claims], [claimed.token for claimed in claims]],
+            sqlfiles.read(__file__, "held.sql"),
+            {
+                "deliveries": [claimed.sending.delivery_id for claimed in claims],
+                "tokens": [claimed.token for claimed in claims],
+            },
         )
-        return {delivery for (delivery,) in cursor}
+        return dict(cursor.fetchall())
 
 
 def write(written: Sequence[Written]) -> None:

@@ -123,6 +123,7 @@ def test_claims_and_sweeps_read_their_index_and_not_the_table(operator: User) ->
         ("due_endpoints.sql", {}),
         ("due_soon.sql", {"soon": 8, "gap": 0.2}),
         ("metrics_oldest_due.sql", {}),
+        ("held.sql", {"deliveries": list(range(1, 33)), "tokens": [1] * 32}),
         ("promote.sql", {"endpoints": [made.pk, other.pk], "lanes": [1, 2]}),
         ("waiting.sql", {"endpoint": made.pk, "after": 0, "limit": 1000}),
     ):
