@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -40,15 +40,22 @@ class Claimed:
     held: bool
 
 
-def claim(threads: int, rounds: int, running: Counter[int]) -> list[Claimed]:
-    """Lease as many heads as can be sent in so many rounds, of each endpoint its share. `running`: what was leased before."""
+def claim(threads: int, rounds: int, running: Counter[int], answered: Set[int]) -> list[Claimed]:
+    """Lease as many heads as can be sent in so many rounds, of each endpoint its share.
+
+    `running`: what was leased before. Of an endpoint that has not `answered` yet, no more than its threads can send at once:
+    what one that is dead would hold, the others could send.
+    """
     if rounds < 1:
         return []
     due = due_endpoints()
     busy = max(1, len(set(due) | set(+running)))
-    share = min(IN_FLIGHT, rounds * threads_of_one(threads, busy), max(1, rounds * threads // busy))
+    at_once = threads_of_one(threads, busy)
+    quick = max(1, len((set(due) | set(+running)) & answered))
+    left = rounds * threads - sum(number for each, number in running.items() if each not in answered)
     claimed = list[Claimed]()
     for endpoint_id in due:
+        share = min(IN_FLIGHT, rounds * at_once, max(1, left // quick)) if endpoint_id in answered else at_once
         room = min(share - running[endpoint_id], threads * rounds - running.total() - len(claimed))
         # A claim costs a commit: it waits until half of the share is free.
         if room > 0 and 2 * room >= share:

@@ -37,7 +37,7 @@ def dispatch(
     with senders(threads) as sending:
         while True:
             rounds = min(ROUNDS, int((ends - time.monotonic()) / SEND))
-            sending.add(claim(threads, rounds, sending.load))
+            sending.add(claim(threads, rounds, sending.load, sending.answered))
             if not sending.load:
                 waited, more = wait_for_retry(ends)
                 if not waited:

@@ -20,10 +20,11 @@ Finished = tuple[Claimed, Answer]
 
 
 class Senders:
-    """`load` counts, by endpoint, what was added and not yet handed back by `finished`."""
+    """`load` counts, by endpoint, what was added and not yet handed back by `finished`; `answered`: whose was handed back."""
 
     def __init__(self, threads: int) -> None:
         self.load = Counter[int]()
+        self.answered = set[int]()
         self._through = sender.session(threads)
         self._change = Condition()
         self._waiting = dict[int, deque[Claimed]]()
@@ -61,6 +62,7 @@ class Senders:
                 raise each
             finished.append(each)
         self.load -= Counter(claimed.endpoint_id for claimed, _ in finished)
+        self.answered |= {claimed.endpoint_id for claimed, _ in finished}
         return finished
 
     def _come(self) -> Iterator[Finished | BaseException]:
