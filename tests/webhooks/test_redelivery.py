@@ -14,7 +14,7 @@ from cleanup_project.base.models import AuditEvent, BulkJob, User
 from ledger import claim, closing
 from ledger.models import CleanupCommand
 from tests.ledger.acting import build
-from tests.ledger.threads import Beside
+from tests.ledger.threads import Beside, somebody_waits, until
 from tests.webhooks.http import Request, receiver
 from tests.webhooks.world import endpoint, notice, sql, states, tell
 from webhooks import cancel, dispatch, endpoints, lanes, redelivery, settlement
@@ -453,7 +453,7 @@ def test_the_lanes_of_what_is_pending_are_locked_first(operator: User) -> None:
     with transaction.atomic():
         lanes.lock([row.lane_id])
         job = Beside(alone, [row.pk], operator)
-        sql("SELECT pg_sleep(0.3)")
+        until(somebody_waits)
         sql("SELECT FROM webhooks_delivery WHERE id = %s FOR NO KEY UPDATE NOWAIT", row.pk)
         assert job.goes_on
     assert job.answer()[row.pk].code == "brought_forward"
