@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhooks import signing
+from tests.webhooks.vector import BODY, ID, OTHER, SECRET, STAMP, signed
 from webhooks.receiver import (
     LARGEST_BODY,
     DatabaseSeen,
@@ -28,17 +28,6 @@ from webhooks.receiver import (
     read_body,
     verify,
 )
-
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-ID, STAMP = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330
-BODY = b'{"test": 2432232314}'
-OTHER = signing.secret_text(b"o" * 32)
-
-
-def signed(
-    body: bytes = BODY, *, id: str = ID, at: int = STAMP, secrets: tuple[str, ...] = (SECRET,)
-) -> dict[str, str]:
-    return signing.headers([parse_secret(secret) for secret in secrets], id, at, body)
 
 
 def test_both_secrets_verify_while_one_replaces_the_other() -> None:

@@ -10,19 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
+from tests.webhooks.vector import BODY, ID, SECRET, STAMP, signed
 from webhooks import signing
 from webhooks.receiver import Refused, Verified, parse_secret, signature, verify
-
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-ID, STAMP = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330
-BODY = b'{"test": 2432232314}'
-OTHER = signing.secret_text(b"o" * 32)
-
-
-def signed(
-    body: bytes = BODY, *, id: str = ID, at: int = STAMP, secrets: tuple[str, ...] = (SECRET,)
-) -> dict[str, str]:
-    return signing.headers([parse_secret(secret) for secret in secrets], id, at, body)
 
 
 def test_the_vector_of_the_specification() -> None:
