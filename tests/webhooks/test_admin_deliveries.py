@@ -145,6 +145,16 @@ def test_what_was_not_counted_is_not_done(at_work: User, client: Client) -> None
     assert not BulkJob.objects.exists()
 
 
+def test_what_is_counted_anew_becomes_another_job(at_work: User, client: Client) -> None:
+    """Whoever goes back to the form of a job that was made must not be shown that job for another set."""
+    endpoint(at_work)
+    die(*owed("a"))
+    first = sent_along(client.get(bulk(), {"state": "dead"}).content.decode())
+    counted = client.post(bulk(), first | {"state": "dead", "rate": "50", "reason": "R", "_count": "Count"})
+    again = sent_along(counted.content.decode())
+    assert again["token"] != first["token"]
+
+
 def test_counting_again_keeps_what_was_written_and_complains_of_nothing(at_work: User, client: Client) -> None:
     endpoint(at_work)
     die(*owed("a"))
