@@ -2,7 +2,14 @@ from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
+from cleanup_project.operations.pages import dashboard, find, mywork
+
+page = admin.site.admin_view
+
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("", RedirectView.as_view(pattern_name="my-work")),
+    path("admin/work/", page(mywork.page), name="my-work"),
+    path("admin/dashboard/", page(dashboard.page), name="dashboard"),
+    path("admin/find/", page(find.page), name="find"),
     path("admin/", admin.site.urls),
 ]

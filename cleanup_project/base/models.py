@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from django.contrib.auth.models import AbstractUser, Permission
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -15,6 +16,13 @@ FASTEST_JOB: Final = 1000  # items a second
 
 class User(AbstractUser):
     """A person. Deactivated, never deleted: decisions keep pointing at who took them."""
+
+    tenants = ArrayField(
+        models.CharField(max_length=63),
+        default=list,
+        blank=True,
+        help_text="Codes of the tenants whose things this person sees and decides; empty: of every tenant.",
+    )
 
     @cached_property
     def _role_rights(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from ledger.models import (
     Attempt,
     CommandSummary,
     CommandTarget,
+    DeadLetter,
     Decision,
     ErasureTarget,
     Incident,
@@ -195,14 +196,25 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     assert set(navigation.ORDER) == {model._meta.label for model in REGISTERED}
 
 
-def test_the_navigation_begins_with_what_is_wrong_and_puts_roles_with_people(
+def test_all_records_stand_in_the_order_of_the_tasks_with_roles_beside_people(
     person: Callable[..., User], client: Client
 ) -> None:
     client.force_login(person("auditor", roles.AUDITOR))
-    response = client.get(reverse("admin:index"))
-    shown = [model["model"] for app in response.context["app_list"] for model in app["models"]]
-    assert [model._meta.label for model in shown] == list(navigation.ORDER)
-    assert [app["app_label"] for app in response.context["app_list"]] == ["base", "ledger", "retention", "webhooks"]
+    listed = client.get(reverse("admin:index")).context["app_list"]
+    assert {app["app_label"] for app in listed} == {"base", "ledger", "retention", "webhooks"}
+    for app in listed:
+        places = [navigation.ORDER.index(each["model"]._meta.label) for each in app["models"]]
+        assert places == sorted(places)
+
+
+def test_the_navigation_holds_what_the_person_may_open_and_marks_where_they_are(
+    person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("someone", roles.OPERATOR))
+    tasks = dict(client.get(url(DeadLetter, "changelist")).context["tasks"])
+    assert [label for label, _address, here in tasks["Destroy"] if here] == ["Quarantine"]
+    assert "Endpoints" in {label for label, _address, _here in tasks["Notify"]}
+    assert "People" not in {label for entries in tasks.values() for label, _address, _here in entries}
 
 
 def test_an_empty_list_says_what_that_means(person: Callable[..., User], client: Client) -> None:
