@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, freeze, hold, ledger, preview, sync, webhooks
+from cleanup_project.operations.bench import drain, freeze, hold, ledger, pages, preview, sync, webhooks
 
 
 class Command(BaseCommand):
@@ -29,6 +29,8 @@ class Command(BaseCommand):
         previewed.add_argument("--rows", type=int, default=1_000_000, help="Catalogued originals, default 1,000,000.")
         sent = names.add_parser("webhooks", help="From due to delivered, against bare requests.")
         sent.add_argument("--deliveries", type=int, default=5000, help="Deliveries, default 5,000.")
+        shown = names.add_parser("pages", help="The server's time for every page, against the same over a small world.")
+        shown.add_argument("--receipts", type=int, default=10_000_000, help="Receipts, default 10,000,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -40,6 +42,7 @@ class Command(BaseCommand):
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
             "ledger": lambda: ledger.run(commands=options["commands"]),
+            "pages": lambda: pages.run(receipts=options["receipts"]),
             "preview": lambda: preview.run(rows=options["rows"]),
             "sync": lambda: sync.run(versions=options["versions"]),
             "webhooks": lambda: webhooks.run(deliveries=options["deliveries"]),
