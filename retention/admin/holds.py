@@ -9,6 +9,7 @@ from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
@@ -23,6 +24,7 @@ from retention.exceptions import RetentionError
 from retention.models import HoldPrefix, LegalHold
 
 LONG_TEXT = {"rows": 3, "cols": 80}
+SCOPE = {"tenant", "bucket_ids", "prefixes", "retention_classes", "stored_from", "stored_to", "__all__"}
 
 
 class HoldForm(ScopeForm):
@@ -156,7 +158,9 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
         about = "In force at once, for present and for later objects. Its release takes two people."
         title, button, template = "Place a legal hold", "Place hold", "admin/retention/legalhold/place.html"
         if "_count" in request.POST:
-            counted = display.table((), self.would_cover(form.instance)) if form.is_valid() else None
+            counted = self.counted(form)
+            if request.headers.get("HX-Request"):
+                return TemplateResponse(request, "admin/retention/legalhold/counted.html", {"counted": counted})
             context = {"button": button, "about": about, "counted": counted}
             return self.form_page(request, form, template, context, title, HoldForm.fieldsets)
 
@@ -174,6 +178,12 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
             about=about,
             template=template,
         )
+
+    def counted(self, form: HoldForm) -> SafeString | None:
+        """What the scope covers, as soon as the scope is right, whatever else is still to be filled in."""
+        if set(form.errors) & SCOPE:
+            return None
+        return display.table((), self.would_cover(form.instance))
 
     def would_cover(self, hold: LegalHold) -> Iterable[tuple[str, Any]]:
         """What a hold that is not placed yet would cover now, in words."""

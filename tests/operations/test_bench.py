@@ -71,3 +71,11 @@ def test_webhooks_are_compared_with_bare_requests(tmp_path: Path) -> None:
     assert dead["with_to_without"] == pytest.approx(dead["p95_ms_with"] / dead["p95_ms_without"], rel=0.05)
     assert details["claim"]["due"] == 4000
     assert 0 < details["claim"]["claim_ms"]["median"] <= details["claim"]["claim_ms"]["max"]
+
+
+def test_pages_are_timed_over_a_small_world_and_over_a_large_one(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "pages", "--receipts", "2000")
+    details = said["details"]
+    assert (said["name"], said["unit"], details["rows"]["ledger.Receipt"]) == ("pages", "ms", 2700)
+    assert said["value"] == max(details["pages_ms"].values())
+    assert {"my-work", "dashboard", "ledger_receipt list", "ledger_cleanupcommand item"} <= details["pages_ms"].keys()

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -235,3 +236,19 @@ def test_who_may_not_see_holds_may_not_see_the_register(
     assert not AuditEvent.objects.filter(action="hold.register_exported").exists()
     client.logout()
     assert client.get(reverse("admin:retention_legalhold_register")).status_code == 302
+
+
+def test_what_a_hold_would_cover_is_counted_while_its_scope_is_filled_in(
+    tenant: Tenant, bucket: Bucket, compliance: User, client: Client
+) -> None:
+    world.version(bucket, tenant, "clips/1", size=7)
+    world.version(bucket, tenant, "other/1", asset="other")
+    client.force_login(compliance)
+    scope = {"tenant": tenant.pk, "bucket_ids": [bucket.pk], "prefixes": "clips/", "retention_classes": "*"}
+    asking: Any = {"headers": {"HX-Request": "true"}}
+    counted = client.post(url(LegalHold, "add"), scope | {"_count": "1"}, **asking).content.decode()
+    assert "<td>Present versions</td><td>1</td>" in counted
+    assert "<html" not in counted
+    unfinished = client.post(url(LegalHold, "add"), {"_count": "1", "tenant": tenant.pk}, **asking).content.decode()
+    assert "is counted as soon as" in unfinished
+    assert not LegalHold.objects.exists()
