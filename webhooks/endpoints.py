@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
-from cleanup_project.base import audit, queue
+from cleanup_project.base import audit, clock, queue
 from cleanup_project.base.models import User
 from webhooks import cancel, health, pings, secrets
 from webhooks.claiming import without_query
@@ -18,6 +18,7 @@ from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, Ping
 
 UNCONFIRMED: Final = "Not yet confirmed: install its secret, then send a ping."
+BY_A_PERSON: Final = "person"  # where an event names the rule that disabled an endpoint
 KEYS: Final = "telling object keys, which may be personal"
 
 
@@ -119,7 +120,8 @@ def disable(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
         if locked.disabled_at is not None:
             raise WebhooksError(f"{locked} is disabled already: {locked.disabled_reason}")
         Endpoint.objects.filter(pk=locked.pk).update(disabled_at=Now(), disabled_by=by, disabled_reason=reason)
-        audit.record(action="endpoint.disabled", subject=locked, by=by, reason=reason)
+        record = audit.record(action="endpoint.disabled", subject=locked, by=by, reason=reason)
+        health.tell_disabled(locked, BY_A_PERSON, record, clock.now())
     endpoint.refresh_from_db()
     return endpoint
 
@@ -195,10 +197,12 @@ def retire(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
         )
         revoked = secrets.revoke_all(locked)
         health.reset(locked.pk)
-        audit.record(
+        record = audit.record(
             action="endpoint.retired", subject=locked, by=by, reason=reason,
             before={"disabled_reason": locked.disabled_reason}, after={"secrets_revoked": revoked},
         )  # fmt: skip
+        if locked.disabled_at is None:
+            health.tell_disabled(locked, BY_A_PERSON, record, clock.now())
     cancel.unowed(locked.pk, reason, seconds=cancel.AT_ONCE)
     endpoint.refresh_from_db()
     return endpoint

@@ -188,13 +188,13 @@ TYPES: Final[Mapping[str, EventType]] = {
         },
     ),
     "endpoint.disabled": EventType(
-        "An endpoint was disabled by the rules: its events are held.",
+        "An endpoint was disabled, by the rules or by a person: its events are held. Of a retired one, none is owed.",
         "`endpoint:` and the endpoint's number",
         {
             "endpoint_id": Member("The endpoint's number.", NUMBER),
             "rule": Member(
-                "Which rule did it: no success for too long, 410 twice, or an address that is not allowed.",
-                one_of("failing", "gone", "blocked"),
+                "What did it: no success for too long, 410 twice, an address that is not allowed, or a person.",
+                one_of("failing", "gone", "blocked", "person"),
             ),
         },
     ),

@@ -17,7 +17,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Greatest, Now
 
 from cleanup_project.base import alarms, audit, clock, sqlfiles
-from cleanup_project.base.models import Alarm
+from cleanup_project.base.models import Alarm, AuditEvent
 from webhooks import outbox
 from webhooks.failures import FAILURES, NAMES, RULES, SENDER_ERROR, SUCCESSES, Health
 from webhooks.limits import IN_FLIGHT, LEASE
@@ -294,14 +294,19 @@ def disable(endpoint: Endpoint, verdict: Verdict, now: datetime) -> None:
         endpoint,
         f"It was disabled by itself; its events are held. {verdict.reason}",
     )
+    tell_disabled(endpoint, verdict.rule, record, now)
+    log.error("endpoint was disabled", endpoint=endpoint.pk, rule=verdict.rule, reason=verdict.reason)
+
+
+def tell_disabled(endpoint: Endpoint, rule: str, record: AuditEvent, now: datetime) -> None:
+    """Say so to whoever subscribes to it, in the caller's transaction, after its other locks."""
     subject = f"endpoint:{endpoint.pk}"
     # No words: they may name another receiver's host.
-    data = {"endpoint_id": endpoint.pk, "rule": verdict.rule}
+    data = {"endpoint_id": endpoint.pk, "rule": rule}
     notice = outbox.Notice(
         type="endpoint.disabled", subject=subject, name=subject, occurrence=str(record.pk), data=data
     )
     outbox.emit(endpoint.tenant, [notice], at=now)
-    log.error("endpoint was disabled", endpoint=endpoint.pk, rule=verdict.rule, reason=verdict.reason)
 
 
 def reset(endpoint_id: int) -> None:

@@ -16,7 +16,7 @@ from django.db import connection
 from cleanup_project.base import clock
 from cleanup_project.base.models import User
 from tests.webhooks.http import Request, receiver
-from tests.webhooks.world import assets, enabled_without_ping, endpoint, make_due, notice, sql, states, tell
+from tests.webhooks.world import TYPE, assets, enabled_without_ping, endpoint, make_due, notice, sql, states, tell
 from webhooks import claiming, dispatch, endpoints, health, limits, retry, sender
 from webhooks.dispatch import Dispatched
 from webhooks.models import Delivery, DeliveryAttempt, DetailedBody, Endpoint, OutboxEvent
@@ -231,7 +231,7 @@ def test_a_pause_that_ends_soon_is_waited_for_and_not_cut_short(
 
 
 def held(operator: User, url: str, count: int) -> Endpoint:
-    made, _ = endpoint(operator, url)
+    made, _ = endpoint(operator, url, event_types=[TYPE])
     endpoints.disable(endpoint=made, by=operator, reason="Moving house.")
     tell(*assets(count))
     enabled_without_ping(made)

@@ -448,3 +448,20 @@ def test_who_may_not_manage_endpoints_changes_nothing(role: str, operator: User,
         with pytest.raises(WebhooksError, match="may not manage endpoints"):
             verb()
     assert Endpoint.objects.values().get() == before
+
+
+@pytest.mark.parametrize("verb", [endpoints.disable, endpoints.retire])
+def test_whoever_watches_is_told_that_a_person_disabled_an_endpoint(verb: Callable[..., Any], operator: User) -> None:
+    made, _ = endpoint(operator, event_types=["media.deleted"])
+    watcher, _ = endpoint(operator, name="Watcher", event_types=["endpoint.disabled"])
+    verb(endpoint=made, by=operator, reason="It moved to https://new.example/.")
+    delivery = Delivery.objects.get(endpoint=watcher)
+    body = json.loads(bytes(delivery.event.body))
+    assert (body["type"], body["subject"]) == ("endpoint.disabled", f"endpoint:{made.pk}")
+    assert body["data"] == {"endpoint_id": made.pk, "rule": "person"}
+
+
+def test_of_one_that_was_disabled_before_nobody_is_told_that_it_was_retired(operator: User) -> None:
+    made, _ = endpoint(operator, enabled=False)
+    endpoints.retire(endpoint=made, by=operator, reason="Not needed.")
+    assert not OutboxEvent.objects.exists()

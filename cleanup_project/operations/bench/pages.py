@@ -6,8 +6,7 @@ The baseline are the same pages over the small world: what a page costs must not
 
 import statistics
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
 from django.contrib import admin
@@ -142,45 +141,12 @@ def copy(model: type[Model], changes: Mapping[str, str], times_each: int) -> Non
     numbered = {"id": f"id + n * {STEP}"} | dict(changes)
     told = ", ".join(numbered.get(column, column) for column in columns)
     table = model._meta.db_table
-    with unguarded(table), connection.cursor() as cursor:
+    with world.filling(table), connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT {told} FROM (SELECT * FROM {table}) AS each,"  # noqa: S608 - ours
             " generate_series(1, %s) AS n",
             [times_each],
         )
-
-
-@contextmanager
-def unguarded(table: str) -> Iterator[None]:
-    """Without the indexes that are no constraint, without triggers, and without looking at other tables."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
-            " WHERE indrelid = %s::regclass AND NOT indisunique",
-            [table],
-        )
-        indexes = cursor.fetchall()
-        for name, _definition in indexes:
-            cursor.execute(f"DROP INDEX {name}")
-        cursor.execute("SET session_replication_role = replica")
-        guards = always_enabled(table)
-        for guard in guards:
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {guard}")
-        yield
-        for guard in guards:
-            cursor.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {guard}")
-        cursor.execute("SET session_replication_role = origin")
-        for _name, definition in indexes:
-            cursor.execute(definition)
-
-
-def always_enabled(table: str) -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgenabled = 'A' AND NOT tgisinternal",
-            [table],
-        )
-        return [name for (name,) in cursor.fetchall()]
 
 
 def times(client: Client) -> dict[str, float]:

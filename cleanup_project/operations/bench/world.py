@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
 from django.db.models.functions import Now
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from retention import policies, preview
-from retention.models import Bucket, CatalogueSync, KeyRule, LegalHold, PolicyRevision, Tenant
+from retention.models import Bucket, CatalogueSync, KeyRule, LegalHold, ObjectVersion, PolicyRevision, Tenant
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -127,30 +128,46 @@ def add_thumbnails(bucket: Bucket, *, each: int, last: int) -> None:
 
 
 @contextmanager
-def filling() -> Iterator[None]:
-    """While a large catalogue is filled: no index but the primary key, and no check of each row's references."""
+def filling(table: str = ObjectVersion._meta.db_table) -> Iterator[None]:
+    """While a table is filled: no index but the primary key, no guard, and no check of each row's references."""
     with connection.cursor() as cursor:
-        cursor.execute(
+        unique = names(
+            cursor,
             "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
-            " WHERE conrelid = 'retention_objectversion'::regclass AND contype = 'u'"
+            " WHERE conrelid = %s::regclass AND contype = 'u'",
+            table,
         )
-        unique = cursor.fetchall()
         for name, _definition in unique:
-            cursor.execute(f"ALTER TABLE retention_objectversion DROP CONSTRAINT {name}")
-        cursor.execute(
+            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+        indexes = names(
+            cursor,
             "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
-            " WHERE indrelid = 'retention_objectversion'::regclass AND NOT indisprimary"
+            " WHERE indrelid = %s::regclass AND NOT indisprimary",
+            table,
         )
-        indexes = cursor.fetchall()
         for name, _definition in indexes:
             cursor.execute(f"DROP INDEX {name}")
+        guards = names(
+            cursor,
+            "SELECT tgname, '' FROM pg_trigger WHERE tgrelid = %s::regclass AND tgenabled = 'A' AND NOT tgisinternal",
+            table,
+        )
+        for name, _ in guards:
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {name}")
         cursor.execute("SET session_replication_role = replica")
         yield
         cursor.execute("SET session_replication_role = origin")
+        for name, _ in guards:
+            cursor.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}")
         for _name, definition in indexes:
             cursor.execute(definition)
         for name, definition in unique:
-            cursor.execute(f"ALTER TABLE retention_objectversion ADD CONSTRAINT {name} {definition}")
+            cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+
+
+def names(cursor: CursorWrapper, sql: str, table: str) -> list[tuple[str, str]]:
+    cursor.execute(sql, [table])
+    return list(cursor.fetchall())
 
 
 def settle() -> None:
