@@ -131,7 +131,7 @@ def test_nothing_is_emitted_for_nothing() -> None:
 
 
 def test_each_subscriber_is_owed_a_delivery_and_a_disabled_one_too(operator: User) -> None:
-    every, _ = endpoint(operator)
+    every, _ = endpoint(operator, event_types=["media.deleted", "hold.placed"])
     one, _ = endpoint(operator, name="Search", event_types=["hold.placed"])
     other, _ = endpoint(operator, name="Elsewhere", tenant="beta")
     endpoints.disable(endpoint=every, by=operator, reason="Moving house.")
