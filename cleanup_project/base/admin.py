@@ -23,7 +23,7 @@ from cleanup_project.base.settings_audit import record
 admin.site.disable_action("delete_selected")
 admin.site.site_header = "Cleanup"
 admin.site.site_title = "Cleanup"
-admin.site.index_title = "Records"
+admin.site.index_title = "All records"
 admin.site.site_url = None  # the admin is the site
 admin.site.unregister(Group)
 # django-q2's pages run any function that one types in, and unpickle what the tables hold.

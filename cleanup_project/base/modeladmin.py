@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from django.contrib import admin, messages
 from django.contrib.admin.filters import SimpleListFilter
@@ -15,7 +16,9 @@ from django.urls import reverse
 from django.utils.text import capfirst
 
 from cleanup_project.base import display
+from cleanup_project.base.lists import ABOUT
 from cleanup_project.base.models import AuditEvent
+from cleanup_project.base.navigation import LISTS
 from cleanup_project.base.paginator import EXACT_UP_TO, CappedPaginator
 from cleanup_project.base.settings_audit import record_settings
 
@@ -29,6 +32,12 @@ class Tool(NamedTuple):
 
     label: str
     url: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether it leads to the form of a verb (`…/<id>/<verb>/`, `…/add/`), and not just elsewhere."""
+        *_, before, last = urlsplit(self.url).path.rstrip("/").rsplit("/", 2)
+        return last == "add" or (before.isdecimal() and last not in {"change", "history"})
 
 
 class RecordAdmin(admin.ModelAdmin[M]):
@@ -93,8 +102,18 @@ class RecordAdmin(admin.ModelAdmin[M]):
         return None
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        told = {"title": capfirst(self.opts.verbose_name_plural), "subtitle": self.narrowed(request)}
+        """Under the name by which the navigation leads to it, with what a row is."""
+        label = self.opts.label
+        told = {
+            "title": LISTS[label].page.label,
+            "subtitle": self.narrowed(request),
+            "about": ABOUT[label],
+        }
         return super().changelist_view(request, told | (extra_context or {}))
+
+    def live(self, obj: M) -> bool:
+        """Whether an item's page follows what is going on: it then asks for itself anew until this is no longer so."""
+        return False
 
     def render_change_form(
         self,
@@ -106,7 +125,12 @@ class RecordAdmin(admin.ModelAdmin[M]):
         obj: M | None = None,
     ) -> HttpResponse:
         if obj is not None:
-            context |= {"subtitle": display.visible(str(obj)), "tools": list(self.tools(request, obj))}
+            context |= {
+                "title": capfirst(self.opts.verbose_name),
+                "subtitle": display.visible(str(obj)),
+                "tools": sorted(self.tools(request, obj), key=lambda tool: not tool.decides),
+                "live": self.live(obj),
+            }
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 
     def history_view(

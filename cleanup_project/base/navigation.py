@@ -1,12 +1,13 @@
 """Navigation by task: what people do here, in the order in which they look for it, whichever application it belongs to."""
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+
+from cleanup_project.base.lists import ABOUT
 
 
 class Entry(NamedTuple):
@@ -75,14 +76,37 @@ TASKS: Final[dict[str, tuple[Entry, ...]]] = {
         Entry("All records", "admin:index"),
     ),
 }
-# Records that other pages lead to.
-BESIDE: Final = (
-    "base.BulkItem", "ledger.ManifestItem", "ledger.ManifestPart", "ledger.ItemDisposition", "ledger.SkippedItem",
-    "retention.Enforcement", "retention.HoldPrefix", "webhooks.DeliveryAttempt",
-)  # fmt: skip
-LISTED: Final = (entry.shows for entries in TASKS.values() for entry in entries if entry.shows)
-ORDER: Final = tuple(dict.fromkeys((*LISTED, *BESIDE)))
-PLACE: Final = {label: place for place, label in enumerate(ORDER)}
+# Records that other pages lead to, by the list from which they do.
+BESIDE: Final[dict[str, tuple[Entry, ...]]] = {
+    "base.BulkJob": (listed("Items", "base.BulkItem"),),
+    "ledger.CleanupRun": (
+        listed("Manifest items", "ledger.ManifestItem"),
+        listed("Manifest parts", "ledger.ManifestPart"),
+        listed("Item decisions", "ledger.ItemDisposition"),
+        listed("Skipped items", "ledger.SkippedItem"),
+    ),
+    "retention.EnforcementRequest": (listed("Where it is on", "retention.Enforcement"),),
+    "retention.LegalHold": (listed("Hold prefixes", "retention.HoldPrefix"),),
+    "webhooks.Delivery": (listed("Attempts", "webhooks.DeliveryAttempt"),),
+}
+
+
+class Place(NamedTuple):
+    """Where a page stands: its task, the list in the navigation that leads to it, and the page itself, often the same."""
+
+    task: str
+    entry: Entry
+    page: Entry
+
+
+PLACES: Final = tuple(
+    Place(task, entry, page)
+    for task, entries in TASKS.items()
+    for entry in entries
+    for page in (entry, *BESIDE.get(entry.shows, ()))
+)
+# By the label of the model that they list.
+LISTS: Final = {each.page.shows: each for each in PLACES if each.page == listed(each.page.label, each.page.shows)}
 
 
 class Admin(AdminConfig):
@@ -90,39 +114,55 @@ class Admin(AdminConfig):
 
 
 class Site(AdminSite):
-    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """In our order; Django's own groups of people stand with the people."""
-        listed = {each["app_label"]: each for each in super().get_app_list(request, app_label)}
-        if "base" in listed and "auth" in listed:
-            listed["base"]["models"] += listed.pop("auth")["models"]
-        for each in listed.values():
-            each["models"].sort(key=place)
-        return sorted(listed.values(), key=lambda each: place(each["models"][0]))
+    enable_nav_sidebar = False  # ours is by task
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         return super().each_context(request) | {"tasks": tasks(self, request)}
 
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().index(request, {"records": records(self, request)} | (extra_context or {}))
 
-def place(listed: dict[str, Any]) -> int:
-    return PLACE.get(listed["model"]._meta.label, len(PLACE))
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """People look for a task; which application it belongs to is of no interest to them."""
+        return HttpResponseRedirect(reverse("admin:index"))
+
+
+def viewable(site: AdminSite, request: HttpRequest) -> set[str]:
+    """The labels of the models that this person may view."""
+    return {model._meta.label for model, pages in site._registry.items() if pages.has_view_permission(request)}
 
 
 def tasks(site: AdminSite, request: HttpRequest) -> list[tuple[str, list[tuple[str, str, bool]]]]:
-    """(task, [(label, address, whether it is the page that is open)]) of what this person may open."""
+    """(task, [(label, address, whether it leads to the page that is open)]) of what this person may open."""
     if not site.has_permission(request):
         return []
-    may_view = {model._meta.label for model, pages in site._registry.items() if pages.has_view_permission(request)}
-    shown = {task: list(open_to(may_view, entries)) for task, entries in TASKS.items()}
-    addresses = [address for entries in shown.values() for _, address in entries if request.path.startswith(address)]
-    here = max(addresses, key=len, default="")
-    return [
-        (task, [(label, address, address == here) for label, address in entries])
-        for task, entries in shown.items()
-        if entries
-    ]
+    may_view, here = viewable(site, request), place_of(request)
+    shown = {
+        task: [
+            (entry.label, reverse(entry.url_name), here is not None and here.entry == entry)
+            for entry in entries
+            if not entry.shows or entry.shows in may_view
+        ]
+        for task, entries in TASKS.items()
+    }
+    return [(task, entries) for task, entries in shown.items() if entries]
 
 
-def open_to(may_view: set[str], entries: tuple[Entry, ...]) -> Iterator[tuple[str, str]]:
-    for entry in entries:
-        if not entry.shows or entry.shows in may_view:
-            yield entry.label, reverse(entry.url_name)
+def records(site: AdminSite, request: HttpRequest) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """(task, [(label, address, what a row is)]) of every list that this person may open."""
+    may_view = viewable(site, request)
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for label, place in LISTS.items():
+        if label in may_view:
+            found.setdefault(place.task, []).append((place.page.label, reverse(place.page.url_name), ABOUT[label]))
+    return list(found.items())
+
+
+def place_of(request: HttpRequest) -> Place | None:
+    """Where the page that was asked for stands: a page of its own, or a list, or what was opened from one."""
+    name = request.resolver_match.view_name if request.resolver_match else ""
+    own = (place for place in PLACES if place.page.url_name == name)
+    of_list = (place for place in LISTS.values() if name.startswith(place.page.url_name.removesuffix("changelist")))
+    return next(own, None) or next(of_list, None)

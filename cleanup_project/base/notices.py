@@ -9,11 +9,15 @@ from cleanup_project.base.models import Alarm, User
 
 
 class Notice(NamedTuple):
-    """One line for whoever is logged in, and where to read more. `level` is `stop` or `alarm`."""
+    """One line for whoever is logged in, and where to read more. `level` is `stop` or `alarm`.
+
+    `short`: what is stopped, in a few words, for the header.
+    """
 
     level: str
     text: str
     url: str = ""
+    short: str = ""
 
 
 Source = Callable[[User], Iterable[Notice]]

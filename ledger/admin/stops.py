@@ -169,10 +169,11 @@ def switches_on(user: User) -> Iterator[Notice]:
     for each in found[:SHOWN_AT_MOST]:
         who = f"{each.pressed_by or 'the system'} since {each.pressed_at:%Y-%m-%d %H:%M} UTC"
         why = Truncator(display.visible(each.reason)).chars(REASON_SHOWN)
-        text = f"Stopped by {who}: {display.visible(str(each))}. {why}"
-        yield Notice("stop", text, display.change_url(each))
+        what = display.visible(str(each))
+        yield Notice("stop", f"Stopped by {who}: {what}. {why}", display.change_url(each), f"Stopped: {what}")
     if len(found) > SHOWN_AT_MOST:
-        yield Notice("stop", "More is stopped: see all stop switches that are on.", list_of_active())
+        more = "More is stopped: see all stop switches that are on."
+        yield Notice("stop", more, list_of_active(), "More is stopped")
 
 
 def list_of_active() -> str:

@@ -26,8 +26,6 @@ SHOWN = 5
 
 @admin.register(ImpactPreview)
 class ImpactPreviewAdmin(ReadOnlyAdmin[ImpactPreview]):
-    """The page reloads by itself while it is being counted (templates/admin/retention/impactpreview)."""
-
     none_yet = "No draft was previewed: that begins on the page of the draft."
     list_display = ("__str__", "status", "as_of", "requested_by", "finished_at")
     list_select_related = ("revision__policy", "requested_by")
@@ -38,6 +36,9 @@ class ImpactPreviewAdmin(ReadOnlyAdmin[ImpactPreview]):
         ("Some of the objects", {"fields": ("sooner", "later", "newly_held", "newly_unscheduled")}),
         ("What it was counted for", {"fields": ("digest",)}),
     )
+
+    def live(self, obj: ImpactPreview) -> bool:
+        return obj.state == ImpactPreview.State.COUNTING
 
     @admin.display(description="state")
     def status(self, obj: ImpactPreview) -> SafeString:

@@ -1,7 +1,7 @@
 """Every registered model, every role: who sees the list and the item, and that nobody changes what the machine owns."""
 
+import re
 from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -11,10 +11,9 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from cleanup_project.base import alarms, clock, navigation, roles
+from cleanup_project.base import lists, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, BulkItem, BulkJob, Heartbeat, User
-from ledger import erasure, inflight, quarantine, stops
+from cleanup_project.base.models import Alarm, BulkItem, BulkJob, User
 from ledger.models import (
     Attempt,
     CommandSummary,
@@ -24,28 +23,20 @@ from ledger.models import (
     ErasureTarget,
     Incident,
     InFlight,
-    ItemDisposition,
+    ManifestItem,
     OutcomeTally,
     Pace,
     ReceiptLocator,
     Request,
     RunTally,
-    ScheduleSlot,
-    SkippedItem,
     StopReport,
     TenantSalt,
     Turn,
 )
-from retention import control, dispositions, lifecycle, releases
-from retention.models import CatalogueSync, Control, KeyRule
-from retention.storage import LifecycleRule
-from tests import world
-from tests.ledger.acting import build
-from tests.ledger.parking import dead
+from retention.models import Control
+from tests.everything import build_everything
 from tests.web import quick_pages, url  # noqa: F401
-from webhooks import endpoints, redelivery
-from webhooks.models import Delivery, DeliveryAttempt, DetailedBody, EndpointSecret, Lane, Ping
-from webhooks.redelivery import Chosen
+from webhooks.models import DetailedBody, EndpointSecret, Lane, Ping
 
 REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
 PEOPLE = (User, Group)
@@ -60,45 +51,7 @@ WITHOUT_PAGES = {
 
 @pytest.fixture
 def everything(db: None) -> None:
-    """At least one row of every registered model: a command that went through quarantine and left a receipt, among others."""
-    acting = build()
-    endpoint, _secret = endpoints.create(
-        tenant="acme", name="archive", url="https://archive.example/", event_types=["media.deleted"],
-        by=acting.people["operator"],
-    )  # fmt: skip
-    KeyRule.objects.create(bucket=acting.bucket, position=1, pattern="{_*}")
-    acting.store.set_lifecycle(acting.place, LifecycleRule("old", True, noncurrent_days=30))
-    lifecycle.observe(acting.bucket, acting.place, acting.store)
-    CatalogueSync.objects.create(bucket=acting.bucket)
-    Heartbeat.objects.create(host="worker-1", queue="work")
-    acting.put("clips/waiting", stored_at=clock.now())
-    command = dead(acting)
-    run = command.run
-    erasure.file(
-        tenant=acting.tenant, reference="Letter 17", authority="GDPR, article 17", reason="Asked for.", form="csv",
-        data=b"bucket,key\nmedia,clips/waiting\n", by=acting.people["manager"],
-    )  # fmt: skip
-    alarms.notice("run.counts", run, "They do not add up.")
-    ScheduleSlot.objects.create(policy=run.policy, scheduled_for=run.as_of, outcome="opened", run=run)
-    SkippedItem.objects.create(run=run, item_id=command.item_id, command_key="other", reason="Taken.")
-    ItemDisposition.objects.create(
-        run=run, ordinal=99, item_id=command.item_id, kind="exempt", reason="Kept.", by=acting.people["compliance"]
-    )
-    quarantine.replay(command=command, by=acting.people["operator"], reason="Repaired.")
-    acting.drain()
-    delivery = Delivery.objects.get()
-    DeliveryAttempt.objects.create(delivery=delivery, endpoint=endpoint, number=1, token=1, url=endpoint.url)
-    redelivery.redeliver_all(
-        chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
-    )
-    world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
-    dispositions.exempt(
-        [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
-    )
-    held = world.hold(acting.tenant, acting.bucket, "held/", by=acting.people["compliance"])
-    inflight.placed(held.pk)
-    releases.request(hold=held, by=acting.people["compliance"], reason="Settled.")
-    stops.pressed(control.press(scope="everything", by=acting.people["operator"], reason="Look first.").pk)
+    build_everything()
 
 
 def may_view(model: type[Model], role: str) -> bool:
@@ -193,18 +146,29 @@ def test_machine_rows_cannot_be_added(everything: None, person: Callable[..., Us
 
 
 def test_every_page_has_its_place_in_the_navigation() -> None:
-    assert set(navigation.ORDER) == {model._meta.label for model in REGISTERED}
+    assert set(navigation.LISTS) == {model._meta.label for model in REGISTERED}
+    assert set(lists.ABOUT) == set(navigation.LISTS)
 
 
-def test_all_records_stand_in_the_order_of_the_tasks_with_roles_beside_people(
+def test_all_records_stand_by_task_each_with_what_a_row_of_it_is(person: Callable[..., User], client: Client) -> None:
+    client.force_login(person("auditor", roles.AUDITOR))
+    answer = client.get(reverse("admin:index"))
+    assert [task for task, _lists in answer.context["records"]] == list(navigation.TASKS)
+    assert answer.content.decode().count("<dt>") == len(REGISTERED)
+    assert lists.ABOUT["ledger.Receipt"] in answer.content.decode()
+    assert client.get("/admin/ledger/").url == reverse("admin:index")  # type: ignore[attr-defined]
+
+
+def test_what_was_opened_from_a_list_is_marked_there_and_says_where_it_stands(
     person: Callable[..., User], client: Client
 ) -> None:
     client.force_login(person("auditor", roles.AUDITOR))
-    listed = client.get(reverse("admin:index")).context["app_list"]
-    assert {app["app_label"] for app in listed} == {"base", "ledger", "retention", "webhooks"}
-    for app in listed:
-        places = [navigation.ORDER.index(each["model"]._meta.label) for each in app["models"]]
-        assert places == sorted(places)
+    answer = client.get(url(ManifestItem, "changelist"))
+    tasks = dict(answer.context["tasks"])
+    assert [label for label, _address, here in tasks["Destroy"] if here] == ["Runs"]
+    shown = answer.content.decode()
+    trail = shown[shown.index('aria-label="Breadcrumbs"') : shown.index("</ol>")]
+    assert re.findall(r">([^<>\n]+)</", trail) == ["My work", "Destroy", "Runs", "Manifest items"]
 
 
 def test_the_navigation_holds_what_the_person_may_open_and_marks_where_they_are(

@@ -26,7 +26,7 @@ def job(operator: User, client: Client) -> BulkJob:  # noqa: F811
 def test_its_page_says_how_far_it_is_and_leads_to_its_items(job: BulkJob, client: Client) -> None:
     shown = client.get(url(BulkJob, "change", job.pk)).content.decode()
     assert '<progress max="20" value="10" aria-label="10 of 20">' in shown
-    assert 'http-equiv="refresh"' in shown
+    assert 'hx-trigger="every 5s"' in shown
     assert f"{url(BulkItem, 'changelist')}?job={job.pk}&amp;outcome=restarted_even" in shown
     for words in ("clusters of work", "They hang.", "olaf", "restarted even", "waiting"):
         assert words in shown, words
@@ -65,7 +65,7 @@ def test_it_is_paused_resumed_slowed_and_cancelled(job: BulkJob, client: Client)
     assert "This field is required." in does("pause")
     does("pause", reason="Lunch.")
     assert (job.state, job.paused_because, offered()) == ("paused", "Lunch.", {"resume", "rate", "cancel"})
-    assert "refresh" not in client.get(url(BulkJob, "change", job.pk)).content.decode()
+    assert "hx-trigger" not in client.get(url(BulkJob, "change", job.pk)).content.decode()
     assert "is paused, so it cannot be paused" in does("pause", reason="Lunch.")
     does("resume")
     assert job.state == "running"
