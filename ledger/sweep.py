@@ -7,12 +7,14 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from cleanup_project.base import jobs, queue
-from ledger import breaker, closing, dispositions, drain, inflight, runs, stops
+from cleanup_project.base import rollups as rolling
+from ledger import breaker, closing, dispositions, drain, inflight, rollups, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle, preview
 from retention.sources import upkeep
 from webhooks import outbox
+from webhooks import rollups as of_webhooks
 from webhooks import sweep as webhooks
 
 
@@ -38,6 +40,7 @@ def sweep() -> Mapping[str, int]:
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),
         "closed": closing.close_drained(),
+        "minutes_counted": rolling.count([*rollups.SOURCES, *of_webhooks.SOURCES]),
     }
 
 

@@ -329,6 +329,8 @@ class Delivery(models.Model):
             models.Index(fields=["endpoint", "due_at", "id"], condition=Q(state="pending"), name="delivery_due"),
             # What waits for a person.
             models.Index(fields=["-id"], condition=Q(state__in=["dead", "cancelled"]), name="delivery_given_up"),
+            # Of each tenant, the event that is owed for the longest (vitals).
+            models.Index(fields=["tenant", "id"], condition=Q(state="pending"), name="delivery_owed"),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,5 @@
 import django.contrib.postgres.fields
+import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import ledger.states
@@ -217,6 +218,7 @@ class Migration(migrations.Migration):
                 ('bytes', models.PositiveBigIntegerField()),
                 ('read', models.PositiveIntegerField(help_text='Object versions that the page looked at.')),
                 ('held', models.PositiveIntegerField(help_text='Eligible, and left out because a legal hold covers them.')),
+                ('oldest', models.DateTimeField(editable=False, help_text='Since when the first of them is eligible.', null=True)),
                 ('not_enforced', models.PositiveIntegerField(help_text='Eligible, and left out because enforcement is off there.')),
                 ('frozen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='parts', to='ledger.cleanuprun')),
@@ -505,6 +507,22 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='receipt',
             index=models.Index(fields=['run', 'id'], name='receipt_by_run'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['issued_at'], name='receipt_by_time', pages_per_range=32),
+        ),
+        migrations.AddIndex(
+            model_name='attempt',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['settled_at'], name='attempt_by_time', pages_per_range=32),
+        ),
+        migrations.AddIndex(
+            model_name='deadletter',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['entered_at'], name='quarantine_by_time', pages_per_range=32),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
         ),
         migrations.AddIndex(
             model_name='skippeditem',

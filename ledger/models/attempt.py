@@ -1,5 +1,6 @@
 """What was tried: requests committed before they were sent, and what became of each claim. Insert-only."""
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -57,6 +58,10 @@ class Attempt(models.Model):
             models.CheckConstraint(
                 condition=~Q(outcome__in=["failed", "ambiguous"]) | ~Q(failure_class=""), name="attempt_classified"
             )
+        ]
+        indexes = [
+            # What was settled lately, which is counted (rollups). Attempts are appended in about the order of their times.
+            BrinIndex(fields=["settled_at"], name="attempt_by_time", pages_per_range=32, autosummarize=True)
         ]
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Commands: one line of a manifest on its way to a receipt; its targets, and what people and incidents did to it."""
 
 from django.conf import settings
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -122,6 +123,10 @@ class CleanupCommand(models.Model):
                 name="command_due",
             ),
             models.Index(fields=["run", "state"], name="command_by_run"),
+            # Of each tenant, the object that is eligible for the longest and still there (vitals).
+            models.Index(
+                fields=["tenant", "eligible_since"], condition=Q(state=CommandState.READY), name="command_eligible"
+            ),
             models.Index(fields=["id"], condition=Q(state=CommandState.DELETED), name="command_unnotified"),
             models.Index(
                 fields=["inspect_due"],
@@ -292,7 +297,9 @@ class DeadLetter(models.Model):
         indexes = [
             models.Index(
                 fields=["tenant", "failure_class", "entered_at"], condition=Q(resolved_at=None), name="quarantine_open"
-            )
+            ),
+            # What entered lately, resolved or not, which is counted (rollups).
+            BrinIndex(fields=["entered_at"], name="quarantine_by_time", pages_per_range=32, autosummarize=True),
         ]
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ class ManifestPart(models.Model):
     bytes = models.PositiveBigIntegerField()
     read = models.PositiveIntegerField(help_text="Object versions that the page looked at.")
     held = models.PositiveIntegerField(help_text="Eligible, and left out because a legal hold covers them.")
+    oldest = models.DateTimeField(null=True, editable=False, help_text="Since when the first of them is eligible.")
     not_enforced = models.PositiveIntegerField(help_text="Eligible, and left out because enforcement is off there.")
     frozen_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -1,5 +1,6 @@
 """Receipts: the evidence that outlives commands. Append-only."""
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models.functions import Now
 
@@ -30,7 +31,11 @@ class Receipt(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["run", "id"], name="receipt_by_run")]
+        indexes = [
+            models.Index(fields=["run", "id"], name="receipt_by_run"),
+            # What was issued lately, which is counted (rollups). Receipts are appended in about the order of their times.
+            BrinIndex(fields=["issued_at"], name="receipt_by_time", pages_per_range=32, autosummarize=True),
+        ]
 
     def __str__(self) -> str:
         return self.command_key

@@ -95,7 +95,7 @@ written AS (
         %(run)s::bigint, part.id, ordinal, command_key, revision_id, item.id, since, targets, bytes,
         line, sha256(convert_to(line, 'UTF8'))
     FROM item CROSS JOIN part
-    RETURNING ordinal, target_count, bytes, digest
+    RETURNING ordinal, target_count, bytes, digest, eligible_since
 ),
 parked AS (
     -- What a hold keeps out need not be read again until that hold is released.
@@ -107,15 +107,16 @@ parked AS (
 summed AS (
     SELECT
         count(*) AS items, coalesce(sum(target_count), 0) AS targets, coalesce(sum(bytes), 0) AS bytes,
+        min(eligible_since) AS oldest,
         encode(sha256(coalesce(string_agg(digest, ''::bytea ORDER BY ordinal), ''::bytea)), 'hex') AS digest
     FROM written
 )
 INSERT INTO ledger_manifestpart (
-    id, run_id, number, key, cursor, digest, item_count, target_count, bytes, read, held, not_enforced
+    id, run_id, number, key, cursor, digest, item_count, target_count, bytes, read, held, not_enforced, oldest
 )
 SELECT
     part.id, %(run)s::bigint, %(number)s::int, %(key)s::text,
     %(end)s::jsonb || jsonb_build_object('ordinal', %(ordinal)s::bigint + items),
-    digest, items, targets, bytes, read, held, due - items
+    digest, items, targets, bytes, read, held, due - items, oldest
 FROM part CROSS JOIN summed CROSS JOIN tally
 RETURNING id, run_id, number, key, digest, item_count, target_count, bytes, read, held, not_enforced

@@ -307,6 +307,10 @@ class Migration(migrations.Migration):
             model_name='delivery',
             index=models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['-id'], name='delivery_given_up'),
         ),
+        migrations.AddIndex(
+            model_name='delivery',
+            index=models.Index(condition=models.Q(('state', 'pending')), fields=['tenant', 'id'], name='delivery_owed'),
+        ),
         migrations.AddConstraint(
             model_name='delivery',
             constraint=models.UniqueConstraint(fields=('event', 'endpoint', 'round'), name='delivery_once'),

@@ -164,6 +164,30 @@ class Migration(migrations.Migration):
                 'ordering': ['job_id', 'ordinal'],
             },
         ),
+        migrations.CreateModel(
+            name='Rollup',
+            fields=[
+                ('pk', models.CompositePrimaryKey('metric', 'seconds', 'tenant', 'begins_at', 'label', 'bucket', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('metric', models.CharField(max_length=32)),
+                ('seconds', models.PositiveIntegerField(help_text='How long the stretch is: one of `rollups.KEPT`.')),
+                ('tenant', models.CharField(help_text='Its code; empty: all tenants together.', max_length=63)),
+                ('begins_at', models.DateTimeField()),
+                ('label', models.CharField(help_text='A class or an outcome; empty where the metric has none.', max_length=32)),
+                ('bucket', models.SmallIntegerField(help_text='Of `rollups.bucket_of`; -1 where nothing was timed.')),
+                ('n', models.PositiveIntegerField()),
+                ('greatest', models.FloatField(help_text='The longest of them, in seconds, exactly.', null=True)),
+            ],
+            options={
+                'indexes': [models.Index(fields=['seconds', 'begins_at'], name='rollup_by_time')],
+            },
+        ),
+        migrations.CreateModel(
+            name='RollupMark',
+            fields=[
+                ('source', models.CharField(max_length=32, primary_key=True, serialize=False)),
+                ('counted_until', models.DateTimeField()),
+            ],
+        ),
         migrations.AddIndex(
             model_name='bulkjob',
             index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='bulkjob_running'),
