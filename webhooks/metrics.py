@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from django.db import connection
 
-from cleanup_project.base import alarms, sqlfiles
+from cleanup_project.base import alarms, rollups, sqlfiles
 from cleanup_project.base.models import Alarm
 from webhooks.failures import SENDER_ERROR
 from webhooks.limits import LEASE
 from webhooks.models import Endpoint
+from webhooks.rollups import ACKNOWLEDGEMENT, FIRST_SEND
 
 COUNTED: Final = 100_000
 LATE: Final = 120.0  # seconds that a delivery may be due before somebody is called
@@ -27,7 +28,7 @@ def snapshot() -> list[Sample]:
     `_last_hour` counts attempts that ended within an hour; classes are those of `webhooks.failures`, `delivered` for 2xx.
     `webhook_lease_lost` counts attempts that never ended: whoever sent them was lost. Ages and times are seconds.
     """
-    return [*attempts(), *times(), *deliveries(), *endpoints()]
+    return [*attempts(), *times(), *latencies(), *deliveries(), *endpoints()]
 
 
 def attempts() -> list[Sample]:
@@ -49,6 +50,24 @@ def times() -> list[Sample]:
         ("webhook_attempt_seconds_last_hour", {"phase": phase, "quantile": "0.95"}, milliseconds / 1000)
         for phase, milliseconds in found.items()
         if milliseconds is not None
+    ]
+
+
+def latencies() -> list[Sample]:
+    """From an event to the first request of a delivery and to its acknowledgement, within `rollups.ERROR`; the longest exactly.
+
+    Of minutes that have closed and been counted; none where nothing was sent or acknowledged. Redeliveries are left out.
+    """
+    named = {
+        "webhook_first_attempt_latency_seconds_last_hour": FIRST_SEND,
+        "webhook_delivery_latency_seconds_last_hour": ACKNOWLEDGEMENT,
+    }
+    found = {name: rollups.percentiles(metric, rollups.SPANS["1h"])[:1] for name, metric in named.items()}
+    return [
+        (name, {"quantile": quantile}, value)
+        for name, whole in found.items()
+        for each in whole
+        for quantile, value in (("0.5", each.p50), ("0.95", each.p95), ("0.99", each.p99), ("1", each.greatest))
     ]
 
 

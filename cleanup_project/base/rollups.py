@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Final, LiteralString, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 
 import structlog
 from django.db import connection, transaction
@@ -147,13 +147,7 @@ def percentiles(metric: str, span: Span, tenants: Sequence[str] = ()) -> list[Po
     with connection.cursor() as cursor:
         cursor.execute(
             sqlfiles.read(__file__, "rollup_percentiles.sql"),
-            {
-                "metric": metric,
-                "seconds": span.seconds,
-                "tenants": list(tenants) or [""],
-                "length": f"{span.length.total_seconds()} s",
-                "ranks": list(RANKS),
-            },
+            {"metric": metric, "ranks": list(RANKS)} | looking_back(span, tenants),
         )
         return [point(*row) for row in cursor.fetchall()]
 
@@ -163,15 +157,21 @@ def point(begins_at: datetime | None, number: int, buckets: Sequence[int], great
     return Point(begins_at, number, p50, p95, p99, greatest)
 
 
+def looking_back(span: Span, tenants: Sequence[str]) -> dict[str, Any]:
+    """The parameters of both reads."""
+    return {
+        "seconds": span.seconds,
+        "tenants": list(tenants) or [""],
+        "length": f"{span.length.total_seconds()} s",
+    }
+
+
 def by_label(metrics: Sequence[str], span: Span, tenants: Sequence[str] = ()) -> dict[str, dict[str, int]]:
     """Of each metric, how often each label happened, the most frequent first."""
     found: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT metric, label, sum(n)::bigint FROM base_rollup WHERE metric = ANY (%s) AND seconds = %s"
-            " AND tenant = ANY (%s) AND begins_at >= date_bin(seconds * interval '1 s', now() - %s::interval, 'epoch')"
-            " GROUP BY metric, label ORDER BY 3 DESC, 2",
-            [list(metrics), span.seconds, list(tenants) or [""], f"{span.length.total_seconds()} s"],
+            sqlfiles.read(__file__, "rollup_by_label.sql"), {"metrics": list(metrics)} | looking_back(span, tenants)
         )
         for metric, label, number in cursor.fetchall():
             found[metric][label] = number

@@ -1,11 +1,15 @@
 """What can be seen of dispatch from outside, and who is called when it sleeps."""
 
+from datetime import timedelta
+
 import pytest
 
+from cleanup_project.base import clock
+from cleanup_project.base import rollups as rolling
 from cleanup_project.base.models import Alarm, User
 from tests.webhooks.past import attempt, deliveries
 from tests.webhooks.world import assets, endpoint, notice, sql, tell
-from webhooks import claiming, metrics, sweep
+from webhooks import claiming, metrics, rollups, sweep
 from webhooks.models import Delivery, Endpoint
 
 pytestmark = pytest.mark.django_db
@@ -56,9 +60,18 @@ def test_every_metric_says_what_is_so(operator: User) -> None:
         made.pk,
     )
     sql("UPDATE webhooks_delivery SET due_at = now() - interval '90 s' WHERE id = %s", ids[3])
+    until_now = clock.now() + timedelta(minutes=1)
+    rolling.count_between(rollups.SOURCES[0], until_now - timedelta(minutes=2), until_now)
     found = values()
+    times = {key: found.pop(key) for key in list(found) if "latency" in key[0]}
     age = found.pop(("webhook_oldest_due_age_seconds",))
     assert 90 <= age < 100
+    assert set(times) == {
+        (f"webhook_{name}_latency_seconds_last_hour", quantile)
+        for name in ("first_attempt", "delivery")
+        for quantile in ("0.5", "0.95", "0.99", "1")
+    }
+    assert set(times.values()) == {0}  # they were sent before their event: past times are made up here
     assert found == {
         ("webhook_attempts_last_hour", "delivered"): 2,
         ("webhook_attempts_last_hour", "transient"): 1,

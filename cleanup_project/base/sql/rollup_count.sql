@@ -6,7 +6,8 @@ WITH sample (metric, tenant, label, at, took) AS (
 ),
 placed AS (
     SELECT
-        metric, tenant, label, date_trunc('minute', at) AS begins_at, took,
+        metric, tenant, label, date_trunc('minute', at) AS begins_at,
+        CASE WHEN took < 0 THEN 0 ELSE took END AS took, -- two clocks may have told the two times
         CASE
             WHEN took IS NULL THEN -1
             ELSE ceil(ln(greatest(took, %(shortest)s::float8) / %(shortest)s::float8) / ln(%(growth)s::float8))
