@@ -1,7 +1,6 @@
 """What people decide about commands that do not go on by themselves: replay one, or close its quarantine entry."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
@@ -13,14 +12,13 @@ from django.db.models.functions import Now
 from cleanup_project.base import audit, clock
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
-from ledger import claim, next_action, notices, outcomes, publish
+from ledger import claim, next_action, notices, outcomes, present, publish
 from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted, NotReplayable
 from ledger.models import CleanupCommand, CleanupRun, CommandTarget, DeadLetter, Decision
 from ledger.states import CommandState, RunState
-from retention import governing, holds
-from retention.eligibility import WORDS, judge
-from retention.models import ObjectVersion, PolicyRevision, RetentionPolicy
-from retention.why import facts_of, surroundings_of
+from retention import holds
+from retention.eligibility import WORDS
+from retention.models import ObjectVersion, PolicyRevision
 
 PARKED: Final = frozenset({CommandState.HELD, CommandState.DEAD, CommandState.WITHDRAWN})
 
@@ -153,14 +151,8 @@ def nothing_keeps(command: CleanupCommand) -> None:
 def still_eligible(
     command: CleanupCommand, targets: Sequence[CommandTarget], versions: Sequence[ObjectVersion]
 ) -> None:
-    """Judge the original now. What merely vanished is judged all the same: only a replay finds out whether it was us."""
     by_id = {each.pk: each for each in versions}
-    original = by_id[targets[0].object_version_id]
-    now = clock.now()
-    facts = replace(facts_of(original), present=original.gone_reason != ObjectVersion.Gone.DESTROYED)
-    policy = RetentionPolicy.objects.select_related("tenant").get(pk=command.policy_id)
-    rules = governing.of_policy(policy, now)
-    verdict = judge(facts, surroundings_of(original), rules, holds.in_force(command.tenant_id), now)
+    verdict = present.judged(command, by_id[targets[0].object_version_id], clock.now())
     if not verdict.eligible:
         raise NotReplayable(f"It is not eligible now. {WORDS[verdict.reason]}")
     if verdict.governed_by is None or verdict.governed_by.revision_id != command.revision_id:
