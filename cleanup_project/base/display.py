@@ -8,7 +8,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sized
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
@@ -69,6 +69,24 @@ def moment(value: datetime) -> SafeString:
     utc = value.astimezone(UTC)
     stamp = utc.isoformat().removesuffix("+00:00") + "Z"
     return format_html('<time datetime="{}">{}</time>', stamp, f"{utc:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def duration(value: timedelta) -> str:
+    """How long something took or has waited, in the two largest units that matter."""
+    seconds = value.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), value.days
+    if hours == 0:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if days == 0 else f"{days} d {hours % 24} h"
+
+
+def age(since: datetime, now: datetime) -> str:
+    """How long ago, as of `now`; by the hosts' own clocks it may seem to lie ahead."""
+    return duration(max(now - since, timedelta()))
 
 
 def size(number: int) -> SafeString:

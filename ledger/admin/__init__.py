@@ -13,6 +13,7 @@ from ledger.admin import (
     runs,
     slots,
     stops,
+    waiting,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "runs",
     "slots",
     "stops",
+    "waiting",
 ]

@@ -59,6 +59,7 @@ class ApprovalForm(ReasonForm):
 @admin.register(ErasureRequest)
 class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureRequest]):
     none_yet = "Nobody has filed one."
+    lookups = frozenset({"approved__isnull"})
     list_display = (
         "reference", "tenant", "state", "version_count", "bytes", "requested_by", "requested_at", "decided_by",
     )  # fmt: skip

@@ -1,5 +1,5 @@
 """Catalogue, policies and holds in the admin: shown, and changed through the verbs alone."""
 
-from retention.admin import catalogue, dispositions, enforcement, events, holds, policies, previews, releases
+from retention.admin import catalogue, dispositions, enforcement, events, holds, policies, previews, releases, waiting
 
-__all__ = ["catalogue", "dispositions", "enforcement", "events", "holds", "policies", "previews", "releases"]
+__all__ = ["catalogue", "dispositions", "enforcement", "events", "holds", "policies", "previews", "releases", "waiting"]

@@ -248,6 +248,7 @@ class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyR
     )  # fmt: skip
     list_select_related = ("policy", "author", "published_by")
     ordering = ("policy__code", "-number")
+    lookups = frozenset({"submitted_at__isnull", "published_at__isnull"})
     exact_search = ("policy__code",)
     search_help_text = "A policy code, exactly."
     refusals = (RetentionError,)

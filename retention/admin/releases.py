@@ -47,6 +47,7 @@ class HoldReleaseAdmin(VerbPages[HoldRelease], ReadOnlyAdmin[HoldRelease]):
     list_display = ("hold", "requested_by", "requested_at", "reason", "state", "decided_by", "decided_at")
     list_select_related = ("hold", "requested_by", "decided_by")
     ordering = ("-id",)
+    list_filter = ("decision",)
     lookups = frozenset({"hold"})
     refusals = (RetentionError,)
     fieldsets = (

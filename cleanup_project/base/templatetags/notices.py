@@ -48,7 +48,7 @@ def standing(context: dict[str, Any]) -> dict[str, Any]:
     stops = [each for each in noticed(context) if each.level == "stop"]
     return {
         "now": clock.now(),
-        "waiting": sum(each.number for each in waiting.waiting(user)) if user else 0,
+        "waiting": waiting.total(user) if user else None,
         "stops": stops[:STOPS_SHOWN],
         "more": max(len(stops) - STOPS_SHOWN, 0),
         "perms": context.get("perms"),
