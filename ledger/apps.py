@@ -4,3 +4,6 @@ from django.apps import AppConfig
 class LedgerConfig(AppConfig):
     name = "ledger"
     verbose_name = "Ledger"
+
+    def ready(self) -> None:
+        from ledger import bulk  # noqa: F401 - importing registers its kinds of job

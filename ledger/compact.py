@@ -24,6 +24,8 @@ DETAILS: Final = (
     "DELETE FROM ledger_attempt WHERE command_id = ANY (%s::bigint[])",
     "DELETE FROM ledger_request WHERE command_id = ANY (%s::bigint[])",
     "DELETE FROM ledger_commandtarget WHERE command_id = ANY (%s::bigint[])",
+    # The names that it copied from the targets.
+    "UPDATE ledger_deadletter SET key = '', version_id = '' WHERE command_id = ANY (%s::bigint[])",
 )
 
 log = structlog.get_logger(__name__)

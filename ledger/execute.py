@@ -112,7 +112,8 @@ class Job:
         for target in open_targets([command]):
             if target.id in seen and answers.names_nothing(target, seen[target.id]) and not asked_before(command):
                 detail = answers.of_look(seen[target.id])
-                return Verdict.failed(command, FailureClass.MALFORMED_VERSION, detail, sent=False)
+                refused = seen[target.id].seen.failure
+                return Verdict.failed(command, FailureClass.MALFORMED_VERSION, detail, sent=False, failure=refused)
         answers.note_gone(command, seen, before={"method": "none"})
         for target in command.targets:
             if target.id not in seen or target.gone_at:
@@ -121,7 +122,7 @@ class Job:
             trouble = answers.mismatch(target, look)
             if trouble is not None:
                 self.heed(look)
-                return Verdict.failed(command, trouble, answers.of_look(look), sent=False)
+                return Verdict.failed(command, trouble, answers.of_look(look), sent=False, failure=look.seen.failure)
             target.evidence = answers.evidence(look)
         if all(target.gone_at for target in command.targets):
             return self.verdict_of_absence(command)
@@ -249,6 +250,7 @@ class Job:
             kind,
             detail,
             sent=True,
+            failure=worst.failure,
             retry_after=worst.failure.retry_after,
             held_until=max(ends, default=None),
         )

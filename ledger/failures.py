@@ -32,7 +32,10 @@ class Then(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`budget`: charged attempts before quarantine. Backoff: capped exponential, seconds, full jitter."""
+    """`budget`: charged attempts before quarantine. Backoff: capped exponential, seconds, full jitter.
+
+    `at_bucket`: the cause lies with one bucket, and so does its repair.
+    """
 
     then: Then
     next_action: str
@@ -40,6 +43,7 @@ class Rule:
     base: float = 2.0
     cap: float = 900.0
     charged: bool = True
+    at_bucket: bool = False
 
 
 # What says nothing of the health of a run or a bucket: protection that does its work, a pace that was too fast, faults of a
@@ -80,19 +84,21 @@ RULES: Final[dict[str, Rule]] = {
         Then.HOLD, "A legal hold at the store protects it. A run after its release takes it up again.", charged=False
     ),
     FailureClass.PERMISSION: Rule(
-        Then.QUARANTINE, "The store denies it. Grant s3:DeleteObjectVersion on the key, then replay."
+        Then.QUARANTINE, "The store denies it. Grant s3:DeleteObjectVersion on the key, then replay.", at_bucket=True
     ),
     FailureClass.BUCKET_MISSING: Rule(
         Then.RETRY,
         "The bucket does not exist at its endpoint, which proves nothing of the object. Correct the bucket, then replay.",
         budget=3,
         base=120.0,
+        at_bucket=True,
     ),
     Trouble.BUCKET_DENIED: Rule(
         Then.RETRY,
         "The store denies everything in the bucket. Grant s3:DeleteObjectVersion and s3:DeleteObject, then replay.",
         budget=3,
         base=120.0,
+        at_bucket=True,
     ),
     FailureClass.VERSION_MISMATCH: Rule(
         Then.QUARANTINE,
@@ -117,6 +123,7 @@ RULES: Final[dict[str, Rule]] = {
         "Whether it is gone cannot be seen. Grant s3:ListBucketVersions and s3:GetObjectVersion, then replay.",
         budget=8,
         base=30.0,
+        at_bucket=True,
     ),
     Trouble.OLDER_VERSION: Rule(
         Then.QUARANTINE,

@@ -4,10 +4,10 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from django.db import connection
 
@@ -18,10 +18,11 @@ from ledger.batch import Batch, Claimed
 from ledger.failures import BLAMELESS, Then, rule_of
 from ledger.models import Attempt, CleanupCommand, OutcomeTally, RunTally
 from ledger.states import CommandState
-from retention.storage import FailureClass
+from retention.storage import Failure, FailureClass
 from webhooks.outbox import Notice
 
 Outcome = Attempt.Outcome
+CODE_LIMIT: Final = 64
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Verdict:
     """What became of one claimed command. Build it with the constructors.
 
     `outcome` None: nothing worth a line happened, the lease is given back. `due_in`, `inspect_in`: seconds from now.
-    `sent`: a request of this token may have reached the store.
+    `sent`: a request of this token may have reached the store. `failure`: what the store refused, where one did.
     """
 
     command: Claimed
@@ -45,6 +46,7 @@ class Verdict:
     held_until: datetime | None = None
     hold_id: int | None = None
     reason: str = ""
+    failure: Failure | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -84,7 +86,9 @@ class Verdict:
         return cls(command, Outcome.WITHDRAWN, CommandState.WITHDRAWN, reason=reason, detail=reason)
 
     @classmethod
-    def dead(cls, command: Claimed, failure_class: str, detail: str, *, sent: bool = False) -> Self:
+    def dead(
+        cls, command: Claimed, failure_class: str, detail: str, *, sent: bool = False, failure: Failure | None = None
+    ) -> Self:
         return cls(
             command,
             Outcome.FAILED,
@@ -93,6 +97,7 @@ class Verdict:
             failure_class=failure_class,
             detail=detail,
             sent=sent,
+            failure=failure,
         )
 
     @classmethod
@@ -139,6 +144,7 @@ class Verdict:
         detail: str,
         *,
         sent: bool,
+        failure: Failure | None = None,
         retry_after: float | None = None,
         held_until: datetime | None = None,
     ) -> Self:
@@ -153,7 +159,7 @@ class Verdict:
                 held_until=held_until,
             )  # fmt: skip
         if retry.exhausted(rule, attempts):
-            return cls.dead(command, failure_class, detail, sent=sent)
+            return cls.dead(command, failure_class, detail, sent=sent, failure=failure)
         waiting = retry.delay(rule, attempts, retry_after)
         return cls(
             command, Outcome.FAILED, charged=rule.charged, failure_class=failure_class, detail=detail, due_in=waiting,
@@ -250,11 +256,18 @@ def park(verdicts: Sequence[Verdict]) -> list[Notice]:
                     "id": [each.command.id for each in dead],
                     "error": [each.detail for each in dead],
                     "next_action": [rule_of(each.failure_class).next_action for each in dead],
+                    "code": [code_of(each.failure) for each in dead],
+                    "status": [each.failure.http_status if each.failure else None for each in dead],
                 },
             )
             entries = [pk for (pk,) in cursor.fetchall()]
     tally(verdicts)
     return notices.of_quarantine(notices.ENTERED, entries) if entries else []
+
+
+def code_of(failure: Failure | None) -> str:
+    """The store's own name for it, as the quarantine entry has room for it. A store may answer anything."""
+    return failure.code[:CODE_LIMIT].replace("\x00", "\N{SYMBOL FOR NULL}") if failure else ""
 
 
 def tally(verdicts: Sequence[Verdict]) -> None:
@@ -280,6 +293,8 @@ def tally_health(batch: Batch, verdicts: Sequence[Verdict]) -> None:
     )
 
 
-def tally_back(run_id: int, state: str) -> None:
-    """A command that was counted as parked under its run is parked no longer."""
-    RunTally.objects.create(run_id=run_id, outcome=state, commands=-1)
+def tally_back(counts: Mapping[tuple[int, str], int]) -> None:
+    """Commands that were counted as parked under their runs, by (run, state), are parked no longer."""
+    RunTally.objects.bulk_create(
+        RunTally(run_id=run, outcome=state, commands=-number) for (run, state), number in sorted(counts.items())
+    )

@@ -6,20 +6,20 @@ Nothing here locks anything: an answer is true as of its time, and whoever acts 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
-from ledger import claim, next_action
+from ledger import claim, next_action, replayable
 from ledger.models import CleanupCommand, CommandTarget
 from retention import governing, holds
 from retention.buckets import ref
 from retention.eligibility import WORDS, Reason, Verdict, judge
 from retention.models import LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy
 from retention.storage import BucketRef, Inspection, ObjectStore, Presence, VersionRef, store_for
-from retention.why import facts_of, surroundings_of
+from retention.why import surroundings_of
 
 LOOK_SECONDS: Final = 5.0  # for one command, however many buckets its targets are in
 LOOKED_AT_MOST: Final = 100  # targets
@@ -111,7 +111,7 @@ def judged(command: CleanupCommand, original: ObjectVersion, as_of: datetime) ->
 
     What merely vanished is judged all the same: only a replay finds out whether it was us.
     """
-    facts = replace(facts_of(original), present=original.gone_reason != ObjectVersion.Gone.DESTROYED)
+    facts = replayable.facts_now(original)
     policy = RetentionPolicy.objects.select_related("tenant").get(pk=command.policy_id)
     rules = governing.of_policy(policy, as_of)
     return judge(facts, surroundings_of(original), rules, holds.in_force(command.tenant_id), as_of)

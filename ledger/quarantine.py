@@ -1,26 +1,29 @@
-"""What people decide about commands that do not go on by themselves: replay one, or close its quarantine entry."""
+"""What people decide about commands that do not go on by themselves: replay them, or close their quarantine entries.
 
-from collections.abc import Sequence
-from typing import Final, TypeVar
+One or hundreds alike. Locks in the product's order: the tenants' hold locks, runs, object versions, commands.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 import structlog
 from django.contrib.postgres.functions import TransactionNow
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import F, Model
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
-from ledger import claim, next_action, notices, outcomes, present, publish
-from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted, NotReplayable
+from ledger import notices, outcomes, publish
+from ledger.exceptions import AlreadyDecided, LedgerError, NotPermitted
 from ledger.models import CleanupCommand, CleanupRun, CommandTarget, DeadLetter, Decision
-from ledger.states import CommandState, RunState
+from ledger.replayable import PARKED, Case, case, refusals, targets_of, why_not
 from retention import holds
-from retention.eligibility import WORDS
-from retention.models import ObjectVersion, PolicyRevision
+from retention.models import ObjectVersion
 
-PARKED: Final = frozenset({CommandState.HELD, CommandState.DEAD, CommandState.WITHDRAWN})
+__all__ = ["PARKED", "close", "close_each", "permit", "replay", "replay_each", "why_not"]
 
 log = structlog.get_logger(__name__)
 
@@ -30,141 +33,124 @@ M = TypeVar("M", bound=Model)
 def replay(*, command: CleanupCommand, by: User, reason: str, repair: str = "") -> CleanupCommand:
     """Let a parked command be tried again, in its next cycle, after everything was checked anew.
 
-    `repair` says what was repaired before: credentials, policy, locator. Locks in the product's order: the tenant's hold
-    lock, the run, object versions, the command. Raises NotPermitted, AlreadyDecided, NotReplayable.
+    `repair` says what was repaired before: credentials, policy, locator. Raises NotPermitted, AlreadyDecided, NotReplayable.
     """
     permit(by, "operate", "replay commands")
     if not reason.strip():
         raise LedgerError("State a reason for the replay.")
     with transaction.atomic():
-        holds.share_lock(command.tenant_id)
-        run = CleanupRun.objects.select_for_update(no_key=True).get(pk=command.run_id)
-        targets = list(command.targets.order_by("ordinal"))
-        versions = lock(ObjectVersion, [target.object_version_id for target in targets])
-        (row,) = lock(CleanupCommand, [command.pk])
-        if row.run_id != run.pk:
-            raise AlreadyDecided(f"{row} was taken up by a later run meanwhile: see what became of it there.")
-        check(row, run, targets, versions)
-        entries = begin_cycle(row, by, reason, repair)
-        publish.make_ready(row.tenant_id, [row.bucket_id])
-        notices.tell(row.tenant_id, notices.of_quarantine(notices.RESOLVED, entries))
-    before = row.state
-    row.refresh_from_db()
-    log.info("replayed", command=row.key, before=before, cycle=row.cycle, by=by.get_username())
-    return row
+        refusal = replay_each([command.pk], by, reason, repair)[command.pk]
+        if refusal is not None:
+            raise refusal
+    command = CleanupCommand.objects.select_related("run").get(pk=command.pk)
+    log.info("replayed", command=command.key, cycle=command.cycle, by=by.get_username())
+    return command
 
 
-def lock(model: type[M], ids: Sequence[int]) -> list[M]:
-    return list(model._default_manager.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
+def replay_each(
+    ids: Collection[int], by: User, reason: str, repair: str, entries: Collection[int] | None = None
+) -> dict[int, LedgerError | None]:
+    """Replay those commands that may be, in the caller's transaction; returns what refused each of the others.
 
-
-def begin_cycle(row: CleanupCommand, by: User, reason: str, repair: str) -> list[int]:
-    """The decision first, since the guard looks for it; then the command, its targets and its quarantine entry.
-
-    Returns the entry that this has resolved, if there was one.
+    `entries`, where they are given, must still be open: what was decided about was these, and not a later failure.
     """
-    Decision.objects.create(
-        command=row, cycle=row.cycle + 1, kind=Decision.Kind.REPLAY, by=by, reason=reason, repair=repair
+    cases, moved = locked(ids)
+    told: dict[int, LedgerError | None] = dict(moved)
+    if entries is not None:
+        still = set(DeadLetter.objects.filter(pk__in=entries, resolved_at=None).values_list("command", flat=True))
+        told |= {each.command.pk: none_open(each.command) for each in cases if each.command.pk not in still}
+        cases = [each for each in cases if each.command.pk in still]
+    going = list[Case]()
+    for each, refusal in refusals(cases):
+        told[each.command.pk] = refusal
+        if refusal is None:
+            going.append(each)
+    if going:
+        begin_cycles([each.command for each in going], by, reason, repair)
+    return told
+
+
+def locked(ids: Collection[int]) -> tuple[list[Case], dict[int, LedgerError]]:
+    """The commands under every lock that a replay needs, and those that a later run took up before they were locked."""
+    known = dict(CleanupCommand.objects.filter(pk__in=ids).values_list("pk", "run_id"))
+    for tenant_id in (
+        CleanupCommand.objects.filter(pk__in=ids).order_by("tenant").values_list("tenant", flat=True).distinct()
+    ):
+        holds.share_lock(tenant_id)
+    runs = {each.pk: each for each in lock(CleanupRun, known.values())}
+    targets = targets_of(list(known))
+    wanted = {target.object_version_id for found in targets.values() for target in found}
+    versions = {each.pk: each for each in lock(ObjectVersion, wanted)}
+    cases, moved = list[Case](), dict[int, LedgerError]()
+    for row in lock(CleanupCommand, known):
+        if row.run_id != known[row.pk]:
+            moved[row.pk] = AlreadyDecided(f"{row} was taken up by a later run meanwhile: see what became of it there.")
+        else:
+            cases.append(case(row, runs[row.run_id], targets[row.pk], versions))
+    return cases, moved
+
+
+def lock(model: type[M], ids: Collection[int]) -> list[M]:
+    return list(model._default_manager.select_for_update(no_key=True).filter(pk__in=set(ids)).order_by("pk"))
+
+
+def begin_cycles(rows: Sequence[CleanupCommand], by: User, reason: str, repair: str) -> None:
+    """The decisions first, since the guard looks for them; then the commands, their targets and quarantine entries.
+
+    `rows` are as they were before, each under its lock.
+    """
+    ids = [row.pk for row in rows]
+    Decision.objects.bulk_create(
+        Decision(command=row, cycle=row.cycle + 1, kind=Decision.Kind.REPLAY, by=by, reason=reason, repair=repair)
+        for row in rows
     )
-    CleanupCommand.objects.filter(pk=row.pk).update(
-        state=CommandState.READY, cycle=row.cycle + 1, attempts=0, lease_losses=0, failure_class="", due_at=TransactionNow(),
+    CleanupCommand.objects.filter(pk__in=ids).update(
+        state="ready", cycle=F("cycle") + 1, attempts=0, lease_losses=0, failure_class="", due_at=TransactionNow(),
         held_by="", held_until=None, hold=None, reason="", changed_at=Now(),
     )  # fmt: skip
-    row.targets.filter(active=False).update(active=True)
-    entries = list(row.dead_letters.filter(resolved_at=None).values_list("pk", flat=True))
-    row.dead_letters.filter(pk__in=entries).update(
-        resolved_at=Now(), resolution=DeadLetter.Resolution.REPLAYED, resolved_by=by, reason=reason
+    CommandTarget.objects.filter(command__in=ids, active=False).update(active=True)
+    resolved = resolve(DeadLetter.Resolution.REPLAYED, ids, by, reason)
+    outcomes.tally_back(Counter((row.run_id, row.state) for row in rows))
+    for (state, cycle), alike in grouped(rows).items():
+        audit.record_each(
+            action="command.replayed", subjects=alike, by=by, reason=reason, before={"state": state, "cycle": cycle},
+            after={"cycle": cycle + 1, "repair": repair},
+        )  # fmt: skip
+    for tenant_id in sorted({row.tenant_id for row in rows}):
+        publish.make_ready(tenant_id, sorted({row.bucket_id for row in rows if row.tenant_id == tenant_id}))
+    tell(resolved)
+
+
+def grouped(rows: Sequence[CleanupCommand]) -> dict[tuple[str, int], list[CleanupCommand]]:
+    found = defaultdict[tuple[str, int], list[CleanupCommand]](list)
+    for row in rows:
+        found[row.state, row.cycle].append(row)
+    return found
+
+
+def resolve(
+    resolution: DeadLetter.Resolution,
+    ids: Collection[int],
+    by: User,
+    reason: str,
+    entries: Collection[int] | None = None,
+) -> list[DeadLetter]:
+    """Resolve the open entries of these commands, which are locked; returns them as they were."""
+    rows = DeadLetter.objects.filter(command__in=ids, resolved_at=None).order_by("pk")
+    found = list(rows if entries is None else rows.filter(pk__in=entries))
+    DeadLetter.objects.filter(pk__in=[each.pk for each in found]).update(
+        resolved_at=Now(), resolution=resolution, resolved_by=by, reason=reason
     )
-    outcomes.tally_back(row.run_id, row.state)
-    audit.record(
-        action="command.replayed", subject=row, by=by, reason=reason, before={"state": row.state, "cycle": row.cycle},
-        after={"cycle": row.cycle + 1, "repair": repair},
-    )  # fmt: skip
-    return entries
+    return found
 
 
-def why_not(command: CleanupCommand) -> str:
-    """What would refuse a replay now, in words, or nothing. Looks without locks, so only `replay` itself is sure."""
-    targets = list(command.targets.order_by("ordinal"))
-    versions = list(ObjectVersion.objects.filter(pk__in=[target.object_version_id for target in targets]))
-    try:
-        check(command, command.run, targets, versions)
-    except (AlreadyDecided, NotReplayable) as refusal:
-        return str(refusal)
-    return ""
-
-
-def check(
-    command: CleanupCommand, run: CleanupRun, targets: Sequence[CommandTarget], versions: Sequence[ObjectVersion]
-) -> None:
-    """Raise where a replay must not be. A later statement than the hold lock's, so that it sees every hold."""
-    state_allows(command, run)
-    nothing_keeps(command)
-    still_eligible(command, targets, versions)
-    other = (
-        CommandTarget.objects.filter(object_version_id__in=[each.pk for each in versions], active=True)
-        .exclude(command=command)
-        .select_related("command")
-        .first()
-    )
-    if other is not None:
-        raise NotReplayable(f"Another command has one of its objects: {other.command}. Let that one end.")
-
-
-def state_allows(command: CleanupCommand, run: CleanupRun) -> None:
-    if command.state not in PARKED:
-        raise AlreadyDecided(f"{command} is {command.state}, so there is nothing to replay{taken_up(command)}.")
-    if command.inspect_due is not None:
-        raise NotReplayable(
-            "An earlier request may have been executed, and what became of it is not known yet. It is looked at by "
-            f"itself from {instant(command.inspect_due)} on: wait for that."
-        )
-    if run.state == RunState.CANCELLED:
-        raise NotReplayable(f"{run} was cancelled: open a new run, which takes up what is still eligible.")
-    if command.held_by == CleanupCommand.HeldBy.STORE and command.held_until and command.held_until > clock.now():
-        raise NotReplayable(f"The store retains it until {instant(command.held_until)}: replay it after that.")
-
-
-def taken_up(command: CleanupCommand) -> str:
-    last = command.decisions.filter(cycle=command.cycle).select_related("by").first()
-    if last is None:
-        return ""
-    return f": {last.get_kind_display()}" + (f" by {last.by}" if last.by else "") + f" at {instant(last.at)}"
-
-
-def nothing_keeps(command: CleanupCommand) -> None:
-    """The stop switches, and of every target the holds and the enforcement, as the claim will look at them."""
-    stopped = next_action.stopped_by(command)
-    if stopped:
-        raise NotReplayable(f"{stopped} Have it lifted first.")
-    facts = [row[-4:] for row in claim.check([command.pk], command.tenant_id)[command.pk]]
-    if len(facts) != command.target_count:
-        raise NotReplayable("Its targets are not on record any more: a later run must find the object again.")
-    held = sorted({hold for hold, *_ in facts if hold is not None})
-    if held:
-        named = ", ".join(f"hold {hold}" for hold in held)
-        raise NotReplayable(f"A legal hold covers it ({named}): nothing of it is destroyed until that is released.")
-    if not all(enforced for _hold, enforced, *_ in facts):
-        raise NotReplayable("Enforcement is off where one of its targets is: have it switched on there first.")
-
-
-def still_eligible(
-    command: CleanupCommand, targets: Sequence[CommandTarget], versions: Sequence[ObjectVersion]
-) -> None:
-    by_id = {each.pk: each for each in versions}
-    verdict = present.judged(command, by_id[targets[0].object_version_id], clock.now())
-    if not verdict.eligible:
-        raise NotReplayable(f"It is not eligible now. {WORDS[verdict.reason]}")
-    if verdict.governed_by is None or verdict.governed_by.revision_id != command.revision_id:
-        label = verdict.governed_by.label if verdict.governed_by else "nothing"
-        own = PolicyRevision.objects.select_related("policy").get(pk=command.revision_id)
-        raise NotReplayable(f"{label} governs it now, not {own}: a run of that policy decides about it.")
-    coupled = {each.id for each in verdict.targets}
-    for target in targets:
-        if target.object_version_id not in coupled and by_id[target.object_version_id].gone_at is None:
-            raise NotReplayable(
-                f"{target} does not go with this original any more: correct the catalogue, or close it."
-            )
+def tell(resolved: Sequence[DeadLetter]) -> None:
+    """Last in the transaction, a tenant at a time: the order in which lanes are locked."""
+    by_tenant = defaultdict[int, list[int]](list)
+    for each in resolved:
+        by_tenant[each.tenant_id].append(each.pk)
+    for tenant_id, entries in sorted(by_tenant.items()):
+        notices.tell(tenant_id, notices.of_quarantine(notices.RESOLVED, entries))
 
 
 def close(*, command: CleanupCommand, by: User, reason: str) -> DeadLetter:
@@ -176,23 +162,36 @@ def close(*, command: CleanupCommand, by: User, reason: str) -> DeadLetter:
     if not reason.strip():
         raise LedgerError("State a reason for closing it without retry.")
     with transaction.atomic():
-        (row,) = lock(CleanupCommand, [command.pk])
-        entry = row.dead_letters.filter(resolved_at=None).first()
-        if entry is None:
-            last = row.dead_letters.order_by("-cycle").first()
-            said = (
-                f": {last.get_resolution_display()}, {instant(last.resolved_at)}" if last and last.resolved_at else ""
-            )
-            raise AlreadyDecided(f"{row} has no open quarantine entry{said}.")
-        row.dead_letters.filter(pk=entry.pk).update(
-            resolved_at=Now(), resolution=DeadLetter.Resolution.CLOSED, resolved_by=by, reason=reason
-        )
-        told = {"failure_class": entry.failure_class, "cycle": entry.cycle}
-        audit.record(action="command.closed", subject=row, by=by, reason=reason, before=told)
-        notices.tell(row.tenant_id, notices.of_quarantine(notices.RESOLVED, [entry.pk]))
+        entries = close_each([command.pk], by, reason)
+        if not entries:
+            raise none_open(command)
+    (entry,) = entries
     entry.refresh_from_db()
-    log.info("closed without retry", command=row.key, by=by.get_username())
+    log.info("closed without retry", command=command.key, by=by.get_username())
     return entry
+
+
+def close_each(ids: Collection[int], by: User, reason: str, entries: Collection[int] | None = None) -> list[DeadLetter]:
+    """Close the open entries of these commands, of `entries` alone where they are given, in the caller's transaction.
+
+    Returns those that were closed.
+    """
+    commands = {row.pk: row for row in lock(CleanupCommand, ids)}
+    closed = resolve(DeadLetter.Resolution.CLOSED, list(commands), by, reason, entries)
+    alike = defaultdict[tuple[str, int], list[CleanupCommand]](list)
+    for each in closed:
+        alike[each.failure_class, each.cycle].append(commands[each.command_id])
+    for (kind, cycle), rows in alike.items():
+        told = {"failure_class": kind, "cycle": cycle}
+        audit.record_each(action="command.closed", subjects=rows, by=by, reason=reason, before=told)
+    tell(closed)
+    return closed
+
+
+def none_open(command: CleanupCommand) -> AlreadyDecided:
+    last = command.dead_letters.order_by("-cycle").first()
+    said = f": {last.get_resolution_display()}, {instant(last.resolved_at)}" if last and last.resolved_at else ""
+    return AlreadyDecided(f"{command} has no open quarantine entry{said}.")
 
 
 def permit(by: User, right: str, what: str) -> None:

@@ -50,7 +50,7 @@ def reconcile(command: CleanupCommand, stores: Stores = store_for) -> bool:
             return False
         entries = record_incident(row, verdict)
         settle.confirm(batch, [verdict], clock.now(), notices.of_quarantine(notices.RESOLVED, entries))
-        outcomes.tally_back(row.run_id, row.state)
+        outcomes.tally_back({(row.run_id, row.state): 1})
     log.error("destroyed after it was parked", command=row.key, state=row.state)
     return True
 

@@ -1,8 +1,11 @@
 """Why is this object eligible, or why not: the present facts of any version, judged, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
+
+from django.db.models import QuerySet
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
@@ -49,22 +52,65 @@ def facts_of(row: ObjectVersion) -> VersionFacts:
 
 def surroundings_of(row: ObjectVersion) -> Surroundings:
     """What the catalogue holds around one version, read through its indexes."""
-    rows = ObjectVersion.objects
-    derivatives = rows.present().filter(role=Role.DERIVATIVE, original_bucket=row.bucket_id, original_key=row.key)
-    series = rows.present().filter(tenant=row.tenant_id, series=row.series, standalone=True, is_delete_marker=False)
-    going_along = [facts_of(each) for each in derivatives] if row.role == Role.ORIGINAL else []
-    return Surroundings(
-        same_key=[facts_of(each) for each in rows.filter(bucket=row.bucket_id, key=row.key)],
-        series=[facts_of(each) for each in series] if row.tenant_id else [],
-        derivatives=going_along,
-        originals=[
-            facts_of(each) for each in rows.present().filter(bucket=row.original_bucket_id, key=row.original_key)
-        ]
-        if row.role == Role.DERIVATIVE
-        else [],
-        events=events_of(row.tenant_id) if row.tenant_id else [],
-        dispositions=dispositions_of([row.pk, *(each.id for each in going_along)]),
+    return surroundings_of_each([row])[row.pk]
+
+
+def surroundings_of_each(rows: Sequence[ObjectVersion]) -> dict[int, Surroundings]:
+    """The same of many versions, in as many queries as they have buckets and tenants."""
+    present = ObjectVersion.objects.present()
+    originals = [row for row in rows if row.role == Role.ORIGINAL]
+    derivatives = [row for row in rows if row.role == Role.DERIVATIVE]
+    same = grouped(ObjectVersion.objects.all(), ("bucket_id", "key"), [(row.bucket_id, row.key) for row in rows])
+    made_of = grouped(
+        present.filter(role=Role.DERIVATIVE),
+        ("original_bucket_id", "original_key"),
+        [(row.bucket_id, row.key) for row in originals],
     )
+    parents = grouped(
+        present, ("bucket_id", "key"), [(row.original_bucket_id, row.original_key) for row in derivatives]
+    )
+    series = grouped(
+        present.filter(standalone=True, is_delete_marker=False),
+        ("tenant_id", "series"),
+        [(row.tenant_id, row.series) for row in rows if row.tenant_id],
+    )
+    events = {tenant: events_of(tenant) for tenant in {row.tenant_id for row in rows if row.tenant_id}}
+    along = {row.pk: made_of.get((row.bucket_id, row.key), []) for row in originals}
+    decided = defaultdict[int, list[DispositionFacts]](list)
+    for each in dispositions_of([row.pk for row in rows] + [each.id for found in along.values() for each in found]):
+        decided[each.object_version_id].append(each)
+    return {
+        row.pk: Surroundings(
+            same_key=same.get((row.bucket_id, row.key), []),
+            series=series.get((row.tenant_id, row.series), []),
+            derivatives=along.get(row.pk, []),
+            originals=parents.get((row.original_bucket_id, row.original_key), [])
+            if row.role == Role.DERIVATIVE
+            else [],
+            events=events.get(row.tenant_id, []) if row.tenant_id else [],
+            dispositions=[
+                told for pk in (row.pk, *(each.id for each in along.get(row.pk, []))) for told in decided[pk]
+            ],
+        )
+        for row in rows
+    }
+
+
+Place = tuple[int | None, str]  # a bucket or tenant, and a key or series in it
+
+
+def grouped(
+    rows: QuerySet[ObjectVersion], by: tuple[str, str], places: Iterable[Place]
+) -> dict[Place, list[VersionFacts]]:
+    """Facts of the rows at these places, by place; one query for each first part, whose index then leads to the second."""
+    wanted = defaultdict[int | None, set[str]](set)
+    for first, second in places:
+        wanted[first].add(second)
+    found = defaultdict[Place, list[VersionFacts]](list)
+    for first, seconds in wanted.items():
+        for row in rows.filter(**{by[0]: first, f"{by[1]}__in": seconds}):
+            found[first, getattr(row, by[1])].append(facts_of(row))
+    return found
 
 
 def events_of(tenant_id: int) -> list[EventFacts]:

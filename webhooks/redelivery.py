@@ -256,4 +256,4 @@ def bring_forward(ids: Sequence[int]) -> None:
         )
 
 
-jobs.register(KIND, carry_out, "Redelivery", RIGHT, Delivery)
+jobs.register(KIND, carry_out, "Redelivery", RIGHT, Delivery, {SENT_AGAIN, BROUGHT_FORWARD, HELD})

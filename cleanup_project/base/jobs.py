@@ -7,8 +7,8 @@ twice or left out, and of two workers one goes away. The job's row is the first 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -28,6 +28,7 @@ CHUNK: Final = 200  # items in one transaction, and never more than a second's w
 RATE: Final = 50  # items a second, unless asked for otherwise
 DRIFT: Final = 100  # one in so many may have come or gone since the person looked
 DETAIL_LIMIT: Final = 500
+LANES_LOCK_CLASS: Final = 0x4A4F4253  # first key of the advisory locks, one for each kind of job
 STUCK: Final = "bulkjob.stuck"
 STUCK_AFTER: Final = timedelta(minutes=10)
 STUCK_WORDS: Final = (
@@ -57,23 +58,31 @@ class Outcome:
     words: str = ""
 
 
-# (ids, in whose name, reason) → the outcome of each id. Called inside a transaction, which its effects belong to.
-Verb = Callable[[Sequence[int], User, str], Mapping[int, Outcome]]
+# (ids, in whose name, reason, **the order's details) → the outcome of each id. Called inside a transaction, which its
+# effects belong to.
+Verb = Callable[..., Mapping[int, Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a job of this kind does to its items, and the right that it takes, as base.operate."""
+    """What a job of this kind does to its items, and the right that it takes, as base.operate.
+
+    `well`: the outcomes of items that were done; any other says why one was not.
+    """
 
     verb: Verb
     label: str
     right: str
     subject_type: str
+    well: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person confirmed: the rows, in words too, how many they saw, why, how fast, and the token of their form."""
+    """What a person confirmed: the rows, in words too, how many they saw, why, how fast, and the token of their form.
+
+    `details` are what else the verb is told, by name. Of jobs of a kind that share one of `lanes`, one is open at a time.
+    """
 
     rows: QuerySet[Any]
     selection: str
@@ -81,21 +90,23 @@ class Order:
     reason: str
     token: UUID
     rate: int = RATE
+    details: Mapping[str, str] = field(default_factory=dict)
+    lanes: Collection[str] = ()
 
 
 KINDS: Final[dict[str, Kind]] = {}
 
 
-def register(kind: str, verb: Verb, label: str, right: str, subject: type[Model]) -> None:
+def register(kind: str, verb: Verb, label: str, right: str, subject: type[Model], well: Collection[str] = ()) -> None:
     """Let jobs of this kind be made and carried out; called when an application is loaded, in every process alike."""
-    KINDS[kind] = Kind(verb, label, right, subject._meta.label_lower)
+    KINDS[kind] = Kind(verb, label, right, subject._meta.label_lower, frozenset(well))
 
 
 def create(kind: str, order: Order, *, by: User) -> BulkJob:
     """Freeze the set and begin. The same token again returns the job that it made.
 
-    Raises JobRefused for who may not, without a reason, for a rate outside of 1 to FASTEST_JOB, and where the set is
-    empty, larger than MOST, or no longer about as large as the person saw it.
+    Raises JobRefused for who may not, without a reason, for a rate outside of 1 to FASTEST_JOB, where another job is open
+    in one of its lanes, and where the set is empty, larger than MOST, or no longer about as large as the person saw it.
     """
     permitted(kind, by)
     check_reason(order.reason)
@@ -111,12 +122,15 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
                 "requested_by": by,
                 "in_charge": by,
                 "rate": order.rate,
+                "details": dict(order.details),
+                "lanes": sorted(order.lanes),
             },
         )
         if not new:
             if (job.kind, job.requested_by_id) != (kind, by.pk):
                 raise JobRefused("This form was used already, for another job: open it anew.")
             return job
+        check_lanes(job)
         total = freeze(job, order.rows)
         check_total(total, order.expected)
         BulkJob.objects.filter(pk=job.pk).update(total=total)
@@ -125,6 +139,21 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
         queue.wake(TASK, job.pk)
     job.refresh_from_db()
     return job
+
+
+def check_lanes(job: BulkJob) -> None:
+    """Of two who begin at once one waits here, and then finds the other."""
+    if not job.lanes:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LANES_LOCK_CLASS, job.kind])
+    others = BulkJob.objects.filter(kind=job.kind, finished_at=None, lanes__overlap=job.lanes).exclude(pk=job.pk)
+    other = others.order_by("pk").first()
+    if other is not None:
+        raise JobRefused(
+            f"{other} of {other.requested_by} is {other.state} and does some of the same ({other.selection}): let it end, "
+            "change its rate, or cancel it."
+        )
 
 
 def freeze(job: BulkJob, rows: QuerySet[Any]) -> int:
@@ -250,7 +279,7 @@ def work_chunk(job_id: int) -> float | None:
             return None
         kind = KINDS[job.kind]
         items = list(job.items.filter(ordinal__gt=job.done).order_by("ordinal")[: min(CHUNK, job.rate)])
-        ended = outcomes_of(kind, [each.subject_id for each in items], job.in_charge, job.reason)
+        ended = outcomes_of(kind, [each.subject_id for each in items], job)
         record(job, items, ended)
         took = timedelta(seconds=len(items) / job.rate)
         counts = Counter(job.outcomes) + Counter(each.code for each in ended)
@@ -273,17 +302,17 @@ def in_the_way(job: BulkJob) -> str:
     return ""
 
 
-def outcomes_of(kind: Kind, ids: Sequence[int], by: User, reason: str) -> list[Outcome]:
+def outcomes_of(kind: Kind, ids: Sequence[int], job: BulkJob) -> list[Outcome]:
     """Do these items together; where that fails, one by one, so that an item on which the verb breaks stops no other."""
     try:
         with transaction.atomic():
-            done = kind.verb(ids, by, reason)
+            done = kind.verb(ids, job.in_charge, job.reason, **job.details)
             return [done[each] for each in ids]
     except OperationalError:
         raise  # the database's trouble is no item's: the chunk comes again
     except Exception as error:
         if len(ids) > 1:
-            return [outcome for each in ids for outcome in outcomes_of(kind, [each], by, reason)]
+            return [outcome for each in ids for outcome in outcomes_of(kind, [each], job)]
         log.exception("bulk item failed", kind=kind.label, subject=ids[0])
         return [Outcome(FAILED, f"{type(error).__name__}: {error}")]
 

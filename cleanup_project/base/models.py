@@ -167,6 +167,10 @@ class BulkJob(models.Model):
     )  # fmt: skip
     requested_at = models.DateTimeField(db_default=Now(), editable=False)
     token = models.UUIDField(unique=True, help_text="Of the form: sent twice, it makes one job.")
+    details = models.JSONField(default=dict, help_text="What else its verb is told.")
+    lanes = ArrayField(
+        models.TextField(), default=list, help_text="At most one job of its kind is open in each of these."
+    )
     total = models.PositiveIntegerField(default=0)
     done = models.PositiveIntegerField(default=0)
     outcomes = models.JSONField(default=dict, help_text="How many items ended how.")
@@ -198,6 +202,8 @@ class BulkJob(models.Model):
         indexes = [
             # What the sweep rings for.
             models.Index(fields=["worked_at"], condition=Q(state="running"), name="bulkjob_running"),
+            # Who is in the way of a new one.
+            models.Index(fields=["kind"], condition=Q(finished_at=None), name="bulkjob_open"),
         ]
 
     def __str__(self) -> str:
@@ -225,6 +231,8 @@ class BulkItem(models.Model):
                 name="bulkitem_done_with_outcome",
             ),
         ]
+        # Those of a job that ended in one way.
+        indexes = [models.Index(fields=["job", "outcome", "ordinal"], name="bulkitem_by_outcome")]
 
     def __str__(self) -> str:
         return f"item {self.ordinal} of {self.job_id}"

@@ -266,12 +266,28 @@ class DeadLetter(models.Model):
     cycle = models.PositiveSmallIntegerField()
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
     bucket = models.ForeignKey(Bucket, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    run = models.ForeignKey(
+        CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+",
+        help_text="The run under which it failed.",
+    )  # fmt: skip
+    policy = models.ForeignKey(
+        RetentionPolicy, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
+    key = models.TextField(
+        db_collation="C", blank=True, help_text="Of the original; empty once its command is compacted."
+    )
+    version_id = models.TextField("version", db_collation="C", blank=True)
     failure_class = models.CharField(max_length=20)
+    storage_code = models.CharField(
+        max_length=64, db_collation="C", blank=True, help_text="What the store called its last refusal."
+    )
+    http_status = models.PositiveSmallIntegerField("HTTP", null=True, blank=True)
     attempts = models.PositiveSmallIntegerField()
+    first_failed_at = models.DateTimeField(help_text="In this cycle.")
     first_error = models.TextField()
     last_error = models.TextField()
     next_action = models.TextField(help_text="What a person can do, in plain words.")
-    entered_at = models.DateTimeField(db_default=Now())
+    entered_at = models.DateTimeField(db_default=Now(), help_text="With its last failure.")
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolution = models.CharField(max_length=8, choices=Resolution, blank=True, default="", db_default="")
     resolved_by = models.ForeignKey(
@@ -295,9 +311,20 @@ class DeadLetter(models.Model):
             ),
         ]
         indexes = [
+            # The list of what is open, the oldest first, whatever it is narrowed by besides.
+            models.Index(fields=["id"], condition=Q(resolved_at=None), name="quarantine_open"),
+            # What is open by cause (sql/causes.sql), and the list of one.
             models.Index(
-                fields=["tenant", "failure_class", "entered_at"], condition=Q(resolved_at=None), name="quarantine_open"
+                fields=["failure_class", "storage_code", "bucket", "tenant", "id"],
+                include=["entered_at"],
+                condition=Q(resolved_at=None),
+                name="quarantine_causes",
             ),
+            models.Index(fields=["key", "id"], condition=Q(resolved_at=None), name="quarantine_by_key"),
+            # What is open and what is resolved of one run, class or tenant.
+            models.Index(fields=["run", "id"], name="quarantine_by_run"),
+            models.Index(fields=["failure_class", "id"], name="quarantine_by_class"),
+            models.Index(fields=["tenant", "id"], name="quarantine_by_tenant"),
             # What entered lately, resolved or not, which is counted (rollups).
             BrinIndex(fields=["entered_at"], name="quarantine_by_time", pages_per_range=32, autosummarize=True),
         ]

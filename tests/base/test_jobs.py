@@ -36,7 +36,7 @@ def a_kind(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     calls.clear()
     before = dict(jobs.KINDS)
-    jobs.register(KIND, restart, "Restart", "base.operate", Heartbeat)
+    jobs.register(KIND, restart, "Restart", "base.operate", Heartbeat, {"restarted", "restarted_even"})
     yield
     jobs.KINDS.clear()
     jobs.KINDS.update(before)

@@ -130,6 +130,8 @@ class Migration(migrations.Migration):
                 ('reason', models.TextField()),
                 ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('token', models.UUIDField(help_text='Of the form: sent twice, it makes one job.', unique=True)),
+                ('details', models.JSONField(default=dict, help_text='What else its verb is told.')),
+                ('lanes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, help_text='At most one job of its kind is open in each of these.', size=None)),
                 ('total', models.PositiveIntegerField(default=0)),
                 ('done', models.PositiveIntegerField(default=0)),
                 ('outcomes', models.JSONField(default=dict, help_text='How many items ended how.')),
@@ -191,6 +193,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='bulkjob',
             index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='bulkjob_running'),
+        ),
+        migrations.AddIndex(
+            model_name='bulkjob',
+            index=models.Index(condition=models.Q(('finished_at', None)), fields=['kind'], name='bulkjob_open'),
+        ),
+        migrations.AddIndex(
+            model_name='bulkitem',
+            index=models.Index(fields=['job', 'outcome', 'ordinal'], name='bulkitem_by_outcome'),
         ),
         migrations.AddConstraint(
             model_name='bulkjob',
