@@ -1,138 +1,176 @@
-"""Quarantine in the admin: what waits for a person, by class of failure; replayed or closed one at a time."""
+"""Quarantine in the admin: by cause, narrowed, with the present truth when asked; replayed or closed, one or many."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db import OperationalError, transaction
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import clock, display, paginator, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
-from ledger import quarantine
+from ledger import bulk, causes, next_action, quarantine
 from ledger.admin.commands import ABOUT_REPLAY, ReplayForm, state_pill
-from ledger.exceptions import LedgerError
-from ledger.failures import RULES
+from ledger.admin.entryfilter import EntryFilter, narrowed
+from ledger.admin.entrypages import PAGE, entry_facts, neighbours, now_of, page_of
+from ledger.admin.manyentries import ManyPages, many_url
+from ledger.causes import Group
 from ledger.models import DeadLetter
 
-
-class OpenFilter(admin.SimpleListFilter):
-    """What is open, unless asked otherwise."""
-
-    title = "state"
-    parameter_name = "entries"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
-        return [("resolved", "resolved"), ("all", "all")]
-
-    def choices(self, changelist: Any) -> Iterator[Any]:
-        for choice in super().choices(changelist):
-            yield choice | ({"display": "open"} if choice["display"] == "All" else {})
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() == "all":
-            return queryset
-        return queryset.filter(resolved_at__isnull=self.value() != "resolved")
-
-
-class ClassFilter(admin.SimpleListFilter):
-    title = "class"
-    parameter_name = "class"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
-        return sorted((str(kind), str(kind).replace("_", " ")) for kind in RULES)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(failure_class=self.value()) if self.value() else queryset
+LIST_BUDGET_MS: Final = 2000
+FILTERS: Final = "_changelist_filters"  # Django's own name for where an item's page came from
+TITLES: Final = {"replay": "Replay", "close": "Close without retry"}
+ABOUT: Final = {
+    "replay": ABOUT_REPLAY,
+    "close": (
+        "The command stays dead and its object stays where it is. A later authorised run that finds the object eligible "
+        "still takes it up: to keep it, exempt it, place a hold or change the policy."
+    ),
+}
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
-    none_yet = "Nothing waits for a person."
-    list_display = ("command_key", "failed_as", "next_action", "last", "attempts", "entered_at", "state")
-    list_select_related = ("command",)
-    list_filter = (OpenFilter, ClassFilter)
-    exact_search = ("command",)
-    search_help_text = "A command key, exactly."
-    refusals = (LedgerError,)
+class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
+    tenant_path: ClassVar[str] = "tenant__code"
     empty_words = {"resolved_at": "open", "resolved_by": "nobody"}
     fieldsets = (
         (None, {"fields": ("command", "command_state", "state", "failed_as", "next_action")}),
-        ("Now", {"fields": ("in_the_way",)}),
-        (
-            "What happened",
-            {"fields": ("cycle", "attempts", "first", "last", "entered_at", "bucket", "tenant")},
-        ),
-        ("Resolution", {"fields": ("resolved_at", "resolution", "resolved_by", "reason")}),
+        ("What happened", {"fields": ("cycle", "attempts", "first", "last", "entered_at", "bucket", "tenant")}),
     )
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-id",) if request.GET.get("entries") in {"resolved", "all"} else ("failure_class", "entered_at", "id")
-
-    def search_exactly(self, queryset: QuerySet[DeadLetter], term: str) -> QuerySet[DeadLetter]:
-        return queryset.filter(command__key=term)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
+        rows = super().get_queryset(request).select_related("command", "run", "bucket", "tenant", "resolved_by")
+        return tenancy.scoped(rows, person(request), self.tenant_path)
 
     def get_urls(self) -> list[Any]:
-        verbs = [self.verb_url("replay", self.replay_view), self.verb_url("close", self.close_view)]
-        return [*verbs, *super().get_urls()]
+        own = [self.verb_url(verb, self.view_of(verb)) for verb in TITLES]
+        return [*own, self.verb_url("now", self.now_view), *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = narrowed(request, self.get_queryset(request))
+        context: dict[str, Any] = {"why_not": found.refusal, "page": None}
+        try:
+            with transaction.atomic(), paginator.limited(LIST_BUDGET_MS):
+                context |= self.listed(request, found)
+        except OperationalError:
+            context["why_not"] = "Looking for these takes too long: narrow the list by more, or by something else."
+        if request.GET.get("look") and context["page"]:
+            context["truths"] = now_of(context["page"].entries)
+        return self.shown(request, "admin/ledger/deadletter/change_list.html", context | (extra_context or {}))
+
+    def listed(self, request: HttpRequest, found: EntryFilter) -> dict[str, Any]:
+        """The page of the list, how many match, and, where it is not narrowed, the causes."""
+        rows = found.rows
+        counted = paginator.CappedPaginator(rows, PAGE)
+        page = page_of(rows, request.GET)
+        kept = without(request.GET, "after", "before", "look")
+        return {
+            "page": page,
+            "number": counted.count,
+            "is_estimate": counted.is_estimate,
+            "filter": found,
+            "words": "" if found.refusal else found.words(),
+            "groups": []
+            if found.is_narrowed
+            else [self.group(request, each) for each in causes.groups(person(request))],
+            "kept": kept,
+            "older": page.last and with_(request.GET, after=page.last),
+            "newer": page.first and with_(request.GET, before=page.first),
+            "look": with_(request.GET, look=1),
+            "from_here": urlencode({FILTERS: kept}) if kept else "",
+            "many": [] if found.refusal or request.GET.get("entries") == "resolved" else self.may(request, kept),
+        }
+
+    def may(self, request: HttpRequest, query: str) -> list[tuple[str, str, str]]:
+        """(verb, title, address for all of this) of what this person may do to many."""
+        return [
+            (verb, title, many_url(verb, query))
+            for verb, title in TITLES.items()
+            if request.user.has_perm(bulk.RIGHTS[verb])
+        ]
+
+    def group(self, request: HttpRequest, each: Group) -> dict[str, Any]:
+        named = {"class": each.failure_class, "code": each.storage_code or display.NOTHING}
+        query = urlencode(named | ({"bucket": str(each.at.pk)} if each.at else {}))
+        return {"of": each, "query": query, "many": self.may(request, query)}
+
+    def shown(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+        shared = {**self.admin_site.each_context(request), "title": "Quarantine", "opts": self.opts, "now": clock.now()}
+        return TemplateResponse(request, template, shared | context)
+
+    def now_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        """What is so of one entry now, as a part of another page."""
+        entry = self.wanted(request, str(object_id))
+        return TemplateResponse(request, "admin/ledger/deadletter/now.html", {"truth": now_of([entry])[entry.pk]})
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **options: Any) -> HttpResponse:  # type: ignore[override]
+        entry = options.get("obj")
+        if entry is not None:
+            context |= self.item(request, entry)
+        return super().render_change_form(request, context, **options)
+
+    def item(self, request: HttpRequest, entry: DeadLetter) -> dict[str, Any]:
+        query = QueryDict(request.GET.get(FILTERS, ""))
+        found = narrowed(request, self.get_queryset(request), query)
+        return {
+            "entry": entry,
+            "now": clock.now(),
+            "turn": next_action.of_command(entry.command),
+            "state_pill": state_pill(entry.command.state),
+            "truth": now_of([entry])[entry.pk] if request.GET.get("look") else None,
+            "truth_url": reverse("admin:ledger_deadletter_now", args=[entry.pk]),
+            "kept": request.GET.get(FILTERS, ""),
+            "from_here": urlencode({FILTERS: request.GET.get(FILTERS, "")}),
+            **entry_facts(entry),
+            **neighbours(entry, found),
+        }
 
     def tools(self, request: HttpRequest, obj: DeadLetter) -> Iterable[Tool]:
         if obj.resolved_at is not None:
             return
-        for verb, right in RIGHTS.items():
-            if request.user.has_perm(right):
-                yield Tool(verb.capitalize(), reverse(f"admin:ledger_deadletter_{verb}", args=[obj.pk]))
+        for verb, title in TITLES.items():
+            if request.user.has_perm(bulk.RIGHTS[verb]):
+                yield Tool(title, reverse(f"admin:ledger_deadletter_{verb}", args=[obj.pk]))
 
-    def replay_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+    def view_of(self, verb: str) -> Callable[..., HttpResponse]:
+        return lambda request, object_id: self.decision(request, object_id, verb)
+
+    def decision(self, request: HttpRequest, object_id: int, verb: str) -> HttpResponse:
+        """Replay or close one."""
         obj = self.wanted(request, str(object_id))
+        if not request.user.has_perm(bulk.RIGHTS[verb]):
+            raise PermissionDenied
+        form, fields = (ReplayForm, ("reason", "repair")) if verb == "replay" else (ReasonForm, ("reason",))
+        shown = self.get_fieldsets(request, obj)
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
+            if verb == "close":
+                entry = quarantine.close(command=obj.command, by=person(request), reason=values["reason"])
+                return entry, "Closed without retry."
             command = quarantine.replay(
                 command=obj.command, by=person(request), reason=values["reason"], repair=values["repair"]
             )
             return command, f"Command {command} is ready again, in cycle {command.cycle}."
 
-        return self.decision(request, obj, "replay", ReplayForm, act, ("reason", "repair"), ABOUT_REPLAY)
-
-    def close_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
-        obj = self.wanted(request, str(object_id))
-
-        def act(values: dict[str, Any]) -> tuple[Model, str]:
-            entry = quarantine.close(command=obj.command, by=person(request), reason=values["reason"])
-            return entry, "Closed without retry."
-
-        about = (
-            "The command stays dead and its object stays where it is. A later authorised run that finds the object eligible "
-            "still takes it up: to keep it, exempt it, place a hold or change the policy."
-        )
-        return self.decision(request, obj, "close", ReasonForm, act, ("reason",), about)
-
-    def decision(
-        self,
-        request: HttpRequest,
-        obj: DeadLetter,
-        verb: str,
-        form: type[ReasonForm],
-        act: Any,
-        fields: Any,
-        about: str,
-    ) -> HttpResponse:
-        if not request.user.has_perm(RIGHTS[verb]):
-            raise PermissionDenied
         return self.verb_page(
             request,
             forms.modelform_factory(DeadLetter, form=form, fields=())(request.POST or None, instance=obj),
             act,
             title="Replay a command" if verb == "replay" else "Close without retry",
             button="Replay it" if verb == "replay" else "Close without retry",
-            fieldsets=[*self.get_fieldsets(request, obj)[:3], ("Your decision", {"fields": fields})],
-            readonly=[name for name in self.get_readonly_fields(request, obj) if name not in fields],
-            about=about,
+            fieldsets=[*shown, ("Your decision", {"fields": fields})],
+            readonly=self.get_readonly_fields(request, obj),
+            about=ABOUT[verb],
             obj=obj,
         )
 
@@ -140,10 +178,6 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
     def state(self, obj: DeadLetter) -> SafeString:
         words = obj.get_resolution_display().lower()
         return display.pill("open", "overdue") if obj.resolved_at is None else display.pill(words, "ended")
-
-    @admin.display(description="command")
-    def command_key(self, obj: DeadLetter) -> SafeString:
-        return display.exact(obj.command.key)
 
     @admin.display(description="failure class")
     def failed_as(self, obj: DeadLetter) -> str:
@@ -161,10 +195,14 @@ class DeadLetterAdmin(VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter]):
     def command_state(self, obj: DeadLetter) -> SafeString:
         return state_pill(obj.command.state)
 
-    @admin.display(description="in the way of a replay")
-    def in_the_way(self, obj: DeadLetter) -> str:
-        """Looked up now: eligibility, holds, enforcement, the stop switch, other commands."""
-        return quarantine.why_not(obj.command) or "Nothing."
+
+def without(query: QueryDict, *names: str) -> str:
+    """The rest of an address's query."""
+    kept = query.copy()
+    for name in names:
+        kept.pop(name, None)
+    return kept.urlencode()
 
 
-RIGHTS = {"replay": "base.operate", "close": "base.review_quarantine"}
+def with_(query: QueryDict, **values: int) -> str:
+    return "&".join(filter(None, (without(query, "after", "before", "look"), urlencode(values))))

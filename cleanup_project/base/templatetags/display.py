@@ -1,5 +1,8 @@
 """`base.display` in templates: `{{ value|moment }}`, `{{ bytes|size }}`, `{{ key|exact }}`, `{{ row|link }}`."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django import template
 
 from cleanup_project.base import display
@@ -12,3 +15,16 @@ register.filter("visible", display.visible)
 register.filter("link", display.link)
 register.filter("structure", display.structure)
 register.filter("age", display.age)
+register.filter("visible_name", display.named)
+
+
+@register.filter
+def words(code: str) -> str:
+    """A code as people read it: `bucket_missing` as bucket missing."""
+    return code.replace("_", " ")
+
+
+@register.filter
+def of(values: Mapping[Any, Any] | None, key: Any) -> Any:
+    """What a mapping has for a key that stands in a variable."""
+    return values.get(key) if values else None
