@@ -163,10 +163,12 @@ def used_revisions(run: CleanupRun) -> list[PolicyRevision]:
 
 def window_opens(run: CleanupRun) -> datetime | None:
     """When the next execution window of a draining run opens; None where one is open, or the run does not drain."""
-    if run.state != RunState.DRAINING:
-        return None
-    windows = [each.window for each in used_revisions(run)]
-    now = clock.now()
+    return first_opening(used_revisions(run), clock.now()) if run.state == RunState.DRAINING else None
+
+
+def first_opening(used: Sequence[PolicyRevision], now: datetime) -> datetime | None:
+    """When the next execution window of any of these revisions opens; None where one is open."""
+    windows = [each.window for each in used]
     found = [each.opens(now) if each else now for each in windows]
     return min(found) if found and min(found) > now else None
 

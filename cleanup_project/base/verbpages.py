@@ -1,6 +1,6 @@
 """Pages that show a form and call one verb: what the verb refuses comes back as a message, with the form as it was."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from django import forms
@@ -53,8 +53,12 @@ class VerbPages(RecordAdmin[M]):
         readonly: Sequence[Any] = (),
         obj: M | None = None,
         template: str = "admin/verb.html",
+        shown: Mapping[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show the form; when it is posted and valid, `act` calls the verb and returns (row to show, message)."""
+        """Show the form; when it is posted and valid, `act` calls the verb and returns (row to show, message).
+
+        `shown` is what the template shows beside the form.
+        """
         if request.method == "POST" and form.is_valid():
             try:
                 row, message = act(form.cleaned_data)
@@ -66,7 +70,7 @@ class VerbPages(RecordAdmin[M]):
             else:
                 messages.success(request, message)
                 return HttpResponseRedirect(display.change_url(row))
-        context = {"button": button, "about": about}
+        context = {**(shown or {}), "button": button, "about": about}
         return self.form_page(request, form, template, context, title, fieldsets, readonly, obj)
 
     def form_page(

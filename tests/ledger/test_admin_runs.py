@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from cleanup_project.base import roles
+from cleanup_project.base import display, roles
 from cleanup_project.base.models import AuditEvent, User
 from ledger.models import CleanupRun, ManifestItem, ManifestPart
 from retention.models import Bucket, ObjectVersion, PolicyRevision, Tenant
@@ -42,13 +42,14 @@ def operator(person: Callable[..., User], client: Client) -> User:
 def test_a_run_shows_its_tallies_its_streams_and_where_to_go(run: CleanupRun, operator: User, client: Client) -> None:
     shown = client.get(url(CleanupRun, "change", run.pk)).content.decode()
     assert run.manifest_root in shown
-    for words, count in (
-        ("parts", 1),
-        ("items", 2),
-        ("targets", 3),
-        ("eligible, left out because a hold covers them", 1),
+    for words in (
+        "<dt>Candidates</dt><dd>2</dd>",
+        "<dd>1 eligible, left out because a hold covers them",
+        "<dd>3 object versions, in 1 part</dd>",
+        f"<dd>3 object versions, {display.size(run.bytes or 0)}</dd>",
+        "<strong>2</strong> items",
     ):
-        assert f"<td>{words}</td><td>{count}</td>" in shown
+        assert words in shown
     assert "the whole bucket" in shown
     assert "unclassified" in shown
     assert f"{url(ManifestPart, 'changelist')}?run={run.pk}" in shown
