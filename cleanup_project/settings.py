@@ -143,12 +143,16 @@ INSTALLED_APPS = [
     "ledger",
     "retention",
     "webhooks",
-    "django_q",  # before base, whose admin takes its pages away
+    "django_q",  # before base, whose admin takes its pages away, as it does those of allauth
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "cleanup_project.base",
     "cleanup_project.base.navigation.Admin",  # django.contrib.admin, with our site
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
@@ -169,6 +173,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "cleanup_project.base.signin.sessions.end_when_over",
     "django_structlog.middlewares.RequestMiddleware",
 ]
 
@@ -217,6 +223,69 @@ Q_CLUSTER: dict[str, Any] = {
     "ALT_CLUSTERS": {"work": {"workers": WORKERS, "queue_limit": WORKERS, "scheduler": False}},
 }
 
+# What all web processes must know of each other: failed attempts above all (base.E007). The table comes with the migrations.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "base_cache",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},  # more than anybody can fill within the five minutes that attempts count
+    }
+}
+
+# Signing in (docs/signin.md). Passwords are the way in for emergencies where there is an identity provider.
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # read, and replaced at the next sign-in
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "my-work"
+ACCOUNT_ADAPTER = "cleanup_project.base.signin.adapters.Account"
+ACCOUNT_LOGOUT_REDIRECT_URL = LOGIN_URL
+ACCOUNT_SESSION_REMEMBER = True  # how long is decided by `signin.sessions`
+ACCOUNT_EMAIL_VERIFICATION = "none"
+# Who asks: the last address of X-Forwarded-For is what our own proxy saw.
+ALLAUTH_TRUSTED_PROXY_COUNT = 1 if env_bool("BEHIND_TLS_PROXY") else 0
+
+# Whoever decides has a second factor; off for the demo (base.E005).
+MFA_REQUIRED = env_bool("MFA_REQUIRED", default=True)
+MFA_ADAPTER = "cleanup_project.base.signin.adapters.Factors"
+MFA_TOTP_ISSUER = "Cleanup"
+MFA_TOTP_TOLERANCE = 1  # half a minute either way, for clocks that are a little off
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are written down by administrators
+# Before a decision one shows again who one is, unless it was less than so long ago.
+REAUTHENTICATION_SECONDS = 60 * env_int("REAUTHENTICATION_MINUTES", 10)
+
+# An identity provider by OpenID Connect; unset, people sign in with passwords alone.
+OIDC_ISSUER = env_str("OIDC_ISSUER").strip()
+OIDC_NAME = env_str("OIDC_NAME", "your organisation")
+OIDC_CLIENT_ID = env_str("OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env_str("OIDC_CLIENT_SECRET")
+OIDC_SCOPES = env_list("OIDC_SCOPES", "openid,profile,email")
+# What the provider says where a second factor was shown to it: one of these ways (RFC 8176), or one of these classes.
+OIDC_MFA_AMR = env_list("OIDC_MFA_AMR", "mfa")
+OIDC_MFA_ACR = env_list("OIDC_MFA_ACR")
+SOCIALACCOUNT_ADAPTER = "cleanup_project.base.signin.provider.Provider"
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": OIDC_NAME,
+                "client_id": OIDC_CLIENT_ID,
+                "secret": OIDC_CLIENT_SECRET,
+                "settings": {
+                    "server_url": OIDC_ISSUER,
+                    "scope": OIDC_SCOPES,
+                    "uid_field": "issuer_and_subject",  # `signin.provider` puts it there
+                    "oauth_pkce_enabled": True,
+                },
+            }
+        ]
+    }
+}
+
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -245,8 +314,12 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_NAME = "__Host-csrf" if HTTPS else "cleanup-csrf"
 SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "cleanup-session"
+SESSION_COOKIE_SAMESITE = "Lax"  # Strict would lose the way back from the identity provider
+SESSION_ENGINE = "cleanup_project.base.signin.store"
 SESSION_COOKIE_AGE = 8 * 3600
+SESSION_IDLE_SECONDS = 60 * env_int("SESSION_IDLE_MINUTES", 30)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY") else None
 X_FRAME_OPTIONS = "DENY"
 # Nothing inline, nothing evaluated, nothing from another host.

@@ -1,5 +1,5 @@
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 from django.views.generic import RedirectView
 
 from cleanup_project.operations.pages import dashboard, find, mywork
@@ -11,5 +11,6 @@ urlpatterns = [
     path("admin/work/", page(mywork.page), name="my-work"),
     path("admin/dashboard/", page(dashboard.page), name="dashboard"),
     path("admin/find/", page(find.page), name="find"),
+    path("signin/", include("cleanup_project.base.signin.urls")),
     path("admin/", admin.site.urls),
 ]

@@ -19,6 +19,9 @@ from cleanup_project.base.audit import SYSTEM
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, Heartbeat, User
 from cleanup_project.base.settings_audit import record
+from cleanup_project.base.signin import sessions
+from cleanup_project.base.signin.pages import SignInPages
+from cleanup_project.base.verbpages import person as signed_in
 
 admin.site.disable_action("delete_selected")
 admin.site.site_header = "Cleanup"
@@ -26,6 +29,15 @@ admin.site.site_title = "Cleanup"
 admin.site.index_title = "All records"
 admin.site.site_url = None  # the admin is the site
 admin.site.unregister(Group)
+# allauth's pages would give away secrets, and let people change what only verbs may.
+admin.site.unregister(
+    [
+        model
+        for app in ("account", "mfa", "socialaccount")
+        for model in apps.get_app_config(app).get_models()
+        if admin.site.is_registered(model)
+    ]
+)
 # django-q2's pages run any function that one types in, and unpickle what the tables hold.
 admin.site.unregister(
     [model for model in apps.get_app_config("django_q").get_models() if admin.site.is_registered(model)]
@@ -37,7 +49,7 @@ def sees_people(request: HttpRequest) -> bool:
 
 
 @admin.register(User)
-class PersonAdmin(SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
+class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
     """Deactivate, never delete: a person's decisions outlive the account.
 
     Rights come from roles alone. Only a superuser makes superusers, or touches one: whoever could set a superuser's
@@ -61,6 +73,12 @@ class PersonAdmin(SettingsAdmin[User], UserAdmin):  # type: ignore[type-arg]
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         out_of_reach = obj is not None and obj.is_superuser and not request.user.is_superuser
         return super().has_change_permission(request, obj) and not out_of_reach
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Somebody who was deactivated is signed out for good: activated again, they sign in again."""
+        super().save_related(request, form, formsets, change)
+        if change and "is_active" in form.changed_data and not form.instance.is_active:
+            sessions.end(person=form.instance, by=signed_in(request), reason="The account was deactivated.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> list[Any]:
         kept = () if request.user.is_superuser else ("is_superuser",)

@@ -4,12 +4,14 @@ from typing import Any, Final
 
 from django.contrib.auth.models import AbstractUser, Permission
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
 from cleanup_project.base.roles import RIGHTS, SUPERUSER_RIGHTS
+from cleanup_project.base.signin.store import SessionStore
 
 FASTEST_JOB: Final = 1000  # items a second
 
@@ -35,6 +37,16 @@ class User(AbstractUser):
         if app == "base" and right in RIGHTS and right not in SUPERUSER_RIGHTS:
             return self.is_active and right in self._role_rights
         return super().has_perm(perm, obj)
+
+
+class Session(AbstractBaseSession):
+    """A browser in which somebody signs in. Whose it is stands in a column, so that every one of a person can be ended."""
+
+    person = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
+
+    @classmethod
+    def get_session_store_class(cls) -> Any:
+        return SessionStore
 
 
 class Right(models.Model):

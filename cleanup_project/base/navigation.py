@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from cleanup_project.base.lists import ABOUT
@@ -114,7 +115,31 @@ class Admin(AdminConfig):
 
 
 class Site(AdminSite):
+    """Whoever decides shows a second factor first. What lets people in needs models, and is imported late."""
+
     enable_nav_sidebar = False  # ours is by task
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        from cleanup_project.base.signin import factors
+
+        return super().has_permission(request) and not factors.missing(request)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Where the admin sends whoever may not come in: on to what they lack."""
+        from cleanup_project.base.signin import entrance
+
+        return entrance.lead(request, self.has_permission(request))
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # type: ignore[override]
+        from allauth.account.views import logout
+
+        answer: HttpResponse = logout(request)
+        return answer
+
+    def password_change(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return redirect("account_change_password")
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         return super().each_context(request) | {"tasks": tasks(self, request)}

@@ -23,6 +23,9 @@ RIGHTS: Final = {
     "manage_settings": "Manage users, buckets, tokens and settings",
 }
 
+# Rights by which something is decided, or by which other people get theirs: whoever has one needs a second factor.
+DECIDING: Final = frozenset(RIGHTS) - {"draft_policy", "stop", "read_everything", "export_receipts"}
+
 RETENTION_MANAGER: Final = "Retention manager"
 COMPLIANCE: Final = "Compliance"
 OPERATOR: Final = "Operator"

@@ -15,6 +15,7 @@ from django.urls import URLPattern, path
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import User
+from cleanup_project.base.signin import proof
 
 M = TypeVar("M", bound=Model)
 Fieldsets = Sequence[tuple[str | None, dict[str, Any]]]
@@ -54,11 +55,15 @@ class VerbPages(RecordAdmin[M]):
         obj: M | None = None,
         template: str = "admin/verb.html",
         shown: Mapping[str, Any] | None = None,
+        deciding: bool = False,
     ) -> HttpResponse:
         """Show the form; when it is posted and valid, `act` calls the verb and returns (row to show, message).
 
-        `shown` is what the template shows beside the form.
+        `shown` is what the template shows beside the form. `deciding`: before the verb is called, the person shows again who
+        they are, unless they did a short while ago.
         """
+        if deciding and request.method == "POST" and (asked := proof.ask(request)):
+            return asked
         if request.method == "POST" and form.is_valid():
             try:
                 row, message = act(form.cleaned_data)

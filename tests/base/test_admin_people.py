@@ -161,7 +161,7 @@ def test_the_audit_record_is_found_by_person_by_item_and_for_the_system(
 
 
 def test_the_login_page_says_where_one_is(client: Client, db: None) -> None:
-    shown = client.get(reverse("admin:login")).content.decode()
-    assert "<title>Log in to Cleanup</title>" in shown
+    shown = client.get(reverse("admin:login"), follow=True).content.decode()
+    assert "<title>Sign in to Cleanup</title>" in shown
     assert "base/admin.css" in shown
     assert "style=" not in shown

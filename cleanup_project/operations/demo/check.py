@@ -173,13 +173,14 @@ def notice_deviations(heard: list[dict[str, Any]]) -> Iterator[str]:
 def web_deviations(web_url: str, played: Played) -> Iterator[str]:
     """An auditor signs in and sees the runs."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-    login = f"{web_url}/admin/login/?next=/admin/ledger/cleanuprun/"
+    login = f"{web_url}/signin/?next=/admin/ledger/cleanuprun/"
     with browser.open(login) as page:
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.read().decode())
     form = {
-        "username": "auditor",
+        "login": "auditor",
         "password": played.scene.password,
         "csrfmiddlewaretoken": token.group(1) if token else "",
+        "next": "/admin/ledger/cleanuprun/",
     }
     with browser.open(login, urllib.parse.urlencode(form).encode()) as page:
         text = page.read().decode()

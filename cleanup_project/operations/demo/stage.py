@@ -209,7 +209,7 @@ def refuse_taken(port: int) -> None:
 def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < until:
-        with suppress(OSError), urllib.request.urlopen(f"{url}/admin/login/", timeout=5):  # noqa: S310
+        with suppress(OSError), urllib.request.urlopen(f"{url}/signin/", timeout=5):  # noqa: S310
             return
         time.sleep(0.1)
     raise CommandError("The web server did not start; its messages are above.")

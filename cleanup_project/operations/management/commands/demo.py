@@ -65,7 +65,12 @@ class Command(BaseCommand):
     def use(self, folder: Path) -> None:
         """Start again with the demo's own settings, which its processes inherit, where they are not the present ones."""
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = {"ONE_CLUSTER": "1", "WEBHOOK_ALLOW_HTTP": "1", "WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8"}
+        wanted = {
+            "ONE_CLUSTER": "1",
+            "WEBHOOK_ALLOW_HTTP": "1",
+            "WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
+            "MFA_REQUIRED": "0",
+        }
         if settings.EMBEDDED_DATABASE:
             wanted["DATA_DIR"] = str(folder)
         if any(os.environ.get(name) != value for name, value in wanted.items()):
@@ -82,6 +87,7 @@ Ready: {url}/admin/
 
   Sign in as any of these, with the password  {played.scene.password}
 {people}
+  No second factor is asked for here (MFA_REQUIRED=0); elsewhere, whoever decides needs one.
 
   In another terminal:
     export DATA_DIR={settings.DATA_DIR}

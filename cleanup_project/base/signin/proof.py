@@ -1,0 +1,74 @@
+"""Before a decision: a person shows again who they are, on the page where they decide, with what they filled in kept."""
+
+import time
+from typing import Any, Final
+
+from allauth.account.adapter import get_adapter
+from allauth.account.forms import ReauthenticateForm as PasswordForm
+from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
+from allauth.mfa.base.forms import ReauthenticateForm as CodeForm
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+PROVED: Final = "proved"
+PREFIX: Final = "proof"
+
+
+def accept(request: HttpRequest, at: float | None = None) -> None:
+    """This person has shown who they are: now, or when their identity provider says that they did."""
+    request.session[PROVED] = time.time() if at is None else min(at, time.time())
+
+
+def step_completed(sender: Any, request: HttpRequest, **told: Any) -> None:
+    """Receiver of allauth's `authentication_step_completed`."""
+    if told.get("reauthenticated"):
+        accept(request)
+
+
+def recent(request: HttpRequest) -> bool:
+    return bool(time.time() - request.session.get(PROVED, 0) < settings.REAUTHENTICATION_SECONDS)
+
+
+def ask(request: HttpRequest) -> HttpResponse | None:
+    """The page that asks for the password or a code; None where that is recent, or was answered with this very request.
+
+    For a POST. The page sends everything again that was sent; a file cannot be kept, and its field comes back empty.
+    """
+    if recent(request):
+        return None
+    form = question(request)
+    if form is not None and form.is_bound and form.is_valid():
+        if isinstance(form, CodeForm):
+            form.save()
+        else:
+            reauthenticate_by_password(request)
+        return None
+    context = {
+        **admin.site.each_context(request),
+        "title": "Is it still you?",
+        "form": form,
+        "kept": list(kept(request)),
+        "provider": next((each for each in get_adapter().get_reauthentication_methods(request.user) if not form), None),
+        "files": bool(request.FILES),
+        "minutes": settings.REAUTHENTICATION_SECONDS // 60,
+    }
+    return TemplateResponse(request, "account/prove.html", context)
+
+
+def question(request: HttpRequest) -> CodeForm | PasswordForm | None:
+    """A code for whoever has a second factor, else the password; None where only the identity provider can tell."""
+    ways = {each["id"] for each in get_adapter().get_reauthentication_methods(request.user)}
+    for way, form, field in (("mfa_reauthenticate", CodeForm, "code"), ("reauthenticate", PasswordForm, "password")):
+        if way in ways:
+            sent = request.POST if f"{PREFIX}-{field}" in request.POST else None
+            return form(sent, prefix=PREFIX, user=request.user)
+    return None
+
+
+def kept(request: HttpRequest) -> Any:
+    """(name, value) of what was sent, but for the answer itself."""
+    for name, values in request.POST.lists():
+        if name != "csrfmiddlewaretoken" and not name.startswith(f"{PREFIX}-"):
+            yield from ((name, value) for value in values)
