@@ -203,4 +203,5 @@ class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureReques
             about=f"It names {display.counted(obj.version_count, 'object version')}, {display.human_size(obj.bytes)}. "
             f"{ABOUT[verb]}",
             obj=obj,
+            deciding=True,
         )

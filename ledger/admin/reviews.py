@@ -129,6 +129,7 @@ def review(pages: VerbPages[CleanupRun], request: HttpRequest, object_id: int, v
         fieldsets=[("Items", {"fields": which}), ("Your decision", {"fields": (*end, "reason")})],
         about=about,
         obj=run,
+        deciding=item is None,
     )
 
 

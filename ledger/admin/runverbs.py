@@ -127,6 +127,7 @@ class RunDecisions(VerbPages[CleanupRun]):
             obj=obj,
             template="admin/ledger/cleanuprun/decide.html",
             shown=runpage.page(request, obj) | {"open_facts": verb == "approve"},
+            deciding=verb in ("approve", "resume", "rearm"),
         )
 
 

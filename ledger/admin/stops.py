@@ -150,6 +150,7 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
             readonly=self.get_readonly_fields(request, obj),
             about="What is due goes on, unless another switch covers it.",
             obj=obj,
+            deciding=True,
         )
 
 

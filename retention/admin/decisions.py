@@ -116,6 +116,7 @@ class PolicyDecisions(VerbPages[RetentionPolicy]):
             readonly=shown,
             about=about,
             obj=obj,
+            deciding=button != "Suspend",
         )
 
 
@@ -269,6 +270,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
             readonly=self.get_readonly_fields(request, obj),
             about=about,
             obj=obj,
+            deciding=form is PublishForm,
         )
 
 

@@ -72,6 +72,7 @@ class EnforcementPages(VerbPages[Any]):
             readonly=self.get_readonly_fields(request, obj),
             about=about,
             obj=obj,
+            deciding=isinstance(obj, EnforcementRequest),
         )
 
 

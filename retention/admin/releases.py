@@ -163,6 +163,7 @@ class HoldReleaseAdmin(VerbPages[HoldRelease], ReadOnlyAdmin[HoldRelease]):
             readonly=self.get_readonly_fields(request, obj),
             about=about,
             obj=obj,
+            deciding=True,
         )
 
 

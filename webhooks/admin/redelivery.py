@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import clock, display, jobs
 from cleanup_project.base.models import FASTEST_JOB
+from cleanup_project.base.signin import proof
 from cleanup_project.base.verbpages import Fieldsets, ReasonForm, VerbPages, person
 from webhooks import redelivery
 from webhooks.exceptions import WebhooksError
@@ -233,6 +234,8 @@ class RedeliveryPages(VerbPages[Delivery]):
         if posted and "_count" not in request.POST:
             form = RedeliverForm(request.POST)
             if form.is_valid():
+                if form.cleaned_data["expected"] > TYPED_ABOVE and (asked := proof.ask(request)):
+                    return asked
                 try:
                     return self.begin(request, form.chosen(), form.cleaned_data)
                 except self.refusals as refusal:
