@@ -41,6 +41,14 @@ def env_int(name: str, default: int) -> int:
         raise ImproperlyConfigured(f"{name} must be a whole number; it is {raw!r}.") from None
 
 
+def env_minutes(name: str, default: int) -> int:
+    """In seconds. None would be for ever asked, and for ever refused."""
+    minutes = env_int(name, default)
+    if minutes < 1:
+        raise ImproperlyConfigured(f"{name} must be a number of minutes, 1 or more; it is {minutes}.")
+    return 60 * minutes
+
+
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
 
@@ -255,7 +263,7 @@ MFA_TOTP_TOLERANCE = 1  # half a minute either way, for clocks that are a little
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are written down by administrators
 # Before a decision one shows again who one is, unless it was less than so long ago.
-REAUTHENTICATION_SECONDS = 60 * env_int("REAUTHENTICATION_MINUTES", 10)
+REAUTHENTICATION_SECONDS = ACCOUNT_REAUTHENTICATION_TIMEOUT = env_minutes("REAUTHENTICATION_MINUTES", 10)
 
 # An identity provider by OpenID Connect; unset, people sign in with passwords alone.
 OIDC_ISSUER = env_str("OIDC_ISSUER").strip()
@@ -319,7 +327,7 @@ SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "cleanup-session"
 SESSION_COOKIE_SAMESITE = "Lax"  # Strict would lose the way back from the identity provider
 SESSION_ENGINE = "cleanup_project.base.signin.store"
 SESSION_COOKIE_AGE = 8 * 3600
-SESSION_IDLE_SECONDS = 60 * env_int("SESSION_IDLE_MINUTES", 30)
+SESSION_IDLE_SECONDS = env_minutes("SESSION_IDLE_MINUTES", 30)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY") else None
 X_FRAME_OPTIONS = "DENY"
 # Nothing inline, nothing evaluated, nothing from another host.

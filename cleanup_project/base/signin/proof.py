@@ -8,7 +8,6 @@ from allauth.account.forms import ReauthenticateForm as PasswordForm
 from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
 from allauth.mfa.base.forms import ReauthenticateForm as CodeForm
 from django.conf import settings
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
@@ -46,8 +45,6 @@ def ask(request: HttpRequest) -> HttpResponse | None:
             reauthenticate_by_password(request)
         return None
     context = {
-        **admin.site.each_context(request),
-        "title": "Is it still you?",
         "form": form,
         "kept": list(kept(request)),
         "provider": next((each for each in get_adapter().get_reauthentication_methods(request.user) if not form), None),

@@ -40,7 +40,7 @@ class Recorded:
 
     def get_context_data(self, **told: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super().get_context_data(**told)  # type: ignore[misc]
-        return admin.site.each_context(self.request) | shown | {"enrolling": factors.missing(self.request)}
+        return shown | {"enrolling": factors.missing(self.request)}
 
 
 class AddFactor(Recorded, ActivateTOTPView):  # type: ignore[misc]
