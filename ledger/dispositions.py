@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 from django.db import connection, transaction
 
-from cleanup_project.base import audit, clock, sqlfiles
+from cleanup_project.base import audit, clock, sqlfiles, tenancy
 from cleanup_project.base.models import User
 from ledger import notices
 from ledger.exceptions import LedgerError, NotPermitted
@@ -80,6 +80,7 @@ def dispose(run: CleanupRun, chosen: Chosen, review: Review) -> int:
     """
     if not review.by.has_perm("base.approve_run"):
         raise NotPermitted(f"{review.by} may not exempt items: no role of theirs has the right approve_run.")
+    tenancy.permit(review.by, run, NotPermitted)
     if not review.reason.strip():
         raise LedgerError("State a reason: why are these items kept?")
     if not chosen.words():

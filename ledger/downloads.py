@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, St
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, tenancy
 from cleanup_project.base.csvcells import guarded, unguarded
 from cleanup_project.base.models import User
 from ledger.exceptions import LedgerError
@@ -47,7 +47,7 @@ def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
     if not may_download(request.user):
         raise PermissionDenied
     assert isinstance(request.user, User)
-    run = get_object_or_404(CleanupRun, pk=run_id)
+    run = get_object_or_404(tenancy.scoped(CleanupRun.objects.all(), request.user, "tenant__code"), pk=run_id)
     try:
         content = export(run, form, by=request.user)
     except LedgerError as refusal:

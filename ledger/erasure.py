@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import structlog
 from django.db import connection, transaction
+from django.db.models import Model
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, queue, sqlfiles
+from cleanup_project.base import audit, queue, sqlfiles, tenancy
 from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
 from ledger import erasurelist, runs
@@ -45,7 +46,7 @@ def file(
     `leave_out_unknown` is kept on the request.
     Raises NotPermitted, BadList, and Django's ValidationError with a message for each field.
     """
-    permit(by, "file erasure requests")
+    permit(by, "file erasure requests", tenant)
     named = erasurelist.read(data, form)
     found, unknown = resolve(tenant, named)
     refuse_unknown(tenant, found, [] if leave_out_unknown else unknown)
@@ -172,7 +173,7 @@ def outcome(request: ErasureRequest) -> dict[str, int]:
 
 def decidable(request: ErasureRequest, by: User, reason: str) -> ErasureRequest:
     """The request, locked, if this person may decide about it now."""
-    permit(by, "decide about erasure requests")
+    permit(by, "decide about erasure requests", request)
     if not reason.strip():
         raise LedgerError("State a reason for the decision.")
     locked = ErasureRequest.objects.select_for_update(no_key=True).get(pk=request.pk)
@@ -193,6 +194,7 @@ def decide(request: ErasureRequest, by: User, reason: str, *, approved: bool, ru
     request.refresh_from_db()
 
 
-def permit(by: User, what: str) -> None:
+def permit(by: User, what: str, about: Model) -> None:
     if not by.has_perm(f"base.{RIGHT}"):
         raise NotPermitted(f"{by} may not {what}: no role of theirs has the right {RIGHT}.")
+    tenancy.permit(by, about, NotPermitted)

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F, Model
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from ledger import notices, outcomes, publish
@@ -35,7 +35,7 @@ def replay(*, command: CleanupCommand, by: User, reason: str, repair: str = "") 
 
     `repair` says what was repaired before: credentials, policy, locator. Raises NotPermitted, AlreadyDecided, NotReplayable.
     """
-    permit(by, "operate", "replay commands")
+    permit(by, "operate", "replay commands", command)
     if not reason.strip():
         raise LedgerError("State a reason for the replay.")
     with transaction.atomic():
@@ -158,7 +158,7 @@ def close(*, command: CleanupCommand, by: User, reason: str) -> DeadLetter:
 
     A later authorised run that finds its object eligible still takes it up. Raises NotPermitted, AlreadyDecided.
     """
-    permit(by, "review_quarantine", "close quarantine entries")
+    permit(by, "review_quarantine", "close quarantine entries", command)
     if not reason.strip():
         raise LedgerError("State a reason for closing it without retry.")
     with transaction.atomic():
@@ -194,6 +194,7 @@ def none_open(command: CleanupCommand) -> AlreadyDecided:
     return AlreadyDecided(f"{command} has no open quarantine entry{said}.")
 
 
-def permit(by: User, right: str, what: str) -> None:
+def permit(by: User, right: str, what: str, command: CleanupCommand) -> None:
     if not by.has_perm(f"base.{right}"):
         raise NotPermitted(f"{by} may not {what}: no role of theirs has the right {right}.")
+    tenancy.permit(by, command, NotPermitted)

@@ -9,10 +9,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, clock, queue
+from cleanup_project.base import alarms, audit, clock, queue, tenancy
 from cleanup_project.base.models import User
 from ledger import floors, notices
-from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, RunOverlap
+from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, NotPermitted, RunOverlap
 from ledger.models import CleanupRun
 from ledger.states import RUN_ENDED, RunState
 from retention import control, enforcement, governing, holds, scan
@@ -39,6 +39,7 @@ def open_run(
     IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open, and InputRefused for an enforcing
     run where the catalogue is no ground to destroy anything; a dry run goes on and keeps what speaks against it.
     """
+    tenancy.permit(by, policy, NotPermitted)
     mode = mode or default_mode(policy)
     holds.unpark_released()
     if idempotency_key is not None:
@@ -201,6 +202,7 @@ def approve(*, run: CleanupRun, by: User, root: str, confirmation: str, reason: 
     """
     if not by.has_perm("base.approve_run"):
         raise LedgerError(f"{by} may not approve runs: no role of theirs has the right approve_run.")
+    tenancy.permit(by, run, NotPermitted)
     if not reason.strip():
         raise LedgerError("State a reason for approving the run.")
     with transaction.atomic():
@@ -274,6 +276,7 @@ def steer(
 ) -> CleanupRun:
     if not by.has_perm(f"base.{right}"):
         raise LedgerError(f"{by} may not {verb} runs: no role of theirs has the right {right}.")
+    tenancy.permit(by, run, NotPermitted)
     if not reason.strip():
         raise LedgerError(f"State a reason: why {verb} the run?")
     with transaction.atomic():
@@ -292,6 +295,7 @@ def cancel(*, run: CleanupRun, by: User, reason: str) -> CleanupRun:
     """End a run by a person's decision. Raises LedgerError where it has ended already, or without a reason."""
     if not (by.has_perm("base.approve_run") or by.has_perm("base.operate")):
         raise LedgerError(f"{by} may not cancel runs: that needs the right approve_run or operate.")
+    tenancy.permit(by, run, NotPermitted)
     if not reason.strip():
         raise LedgerError("State a reason for cancelling the run.")
     with transaction.atomic():

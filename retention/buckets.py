@@ -1,9 +1,12 @@
 """Buckets by the names that people type, and as the storage port knows them."""
 
+from collections.abc import Collection
 from typing import cast
 
+from django.db.models import Exists, OuterRef, QuerySet
+
 from retention.exceptions import RetentionError
-from retention.models import Bucket
+from retention.models import Bucket, KeyRule, ObjectVersion, Tenant
 from retention.storage import AddressingStyle, BucketRef
 
 
@@ -33,6 +36,14 @@ def named(text: str) -> Bucket:
         raise RetentionError(f"{len(found)} stores have a bucket named {text}; say which one: {choices}")
     names = ", ".join(full_name(each) for each in known) or "none; add one under Buckets in the administration"
     raise RetentionError(f"There is no bucket {text!r} here. Known buckets: {names}")
+
+
+def used_by(codes: Collection[str]) -> QuerySet[Bucket]:
+    """The buckets, perhaps shared, in which a key rule or an object version, present or gone, is of these tenants."""
+    ruled = KeyRule.objects.filter(bucket=OuterRef("pk"), tenant__code__in=codes)
+    owners = list(Tenant.objects.filter(code__in=codes).values_list("pk", flat=True))
+    stored = ObjectVersion.objects.filter(bucket=OuterRef("pk"), tenant__in=owners)
+    return Bucket.objects.filter(Exists(ruled) | Exists(stored))
 
 
 def full_name(bucket: Bucket) -> str:

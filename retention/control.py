@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, queue
+from cleanup_project.base import alarms, audit, queue, tenancy
 from cleanup_project.base.models import User
 from retention.exceptions import NotPermitted, RetentionError
 from retention.models import Bucket, RetentionPolicy, StopSwitch, Tenant
@@ -77,13 +77,15 @@ def press(
 ) -> StopSwitch:
     """Press the stop switch: from now on no request is sent for what it names. What was sent may still be executed.
 
-    `by` None is the system itself. Raises NotPermitted, RetentionError where it is stopped already, and Django's
+    `by` None is the system itself. Who decides for some tenants alone stops these or their policies, not what others share.
+    Raises NotPermitted, RetentionError where it is stopped already, and Django's
     ValidationError with a message for each field.
     """
     if by is not None and not by.has_perm("base.stop"):
         raise NotPermitted(f"{by} may not press the stop switch: no role of theirs has the right stop.")
     switch = StopSwitch(scope=scope, tenant=tenant, bucket=bucket, policy=policy, pressed_by=by, reason=reason)
     switch.full_clean(validate_constraints=False)
+    tenancy.permit(by, switch, NotPermitted)
     try:
         with transaction.atomic():
             switch.save()
@@ -102,6 +104,7 @@ def lift(*, switch: StopSwitch, by: User, reason: str) -> StopSwitch:
     """Lift the stop switch; what is due goes on, unless another switch covers it. Re-arms the breaker of a bucket."""
     if not by.has_perm("base.rearm"):
         raise NotPermitted(f"{by} may not lift the stop switch: no role of theirs has the right rearm.")
+    tenancy.permit(by, switch, NotPermitted)
     if not reason.strip():
         raise RetentionError("State a reason for going on.")
     with transaction.atomic():

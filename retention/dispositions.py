@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit, clock, tenancy
 from cleanup_project.base.arrays import array
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
@@ -37,7 +37,7 @@ def exempt(ids: Sequence[int], *, by: User, reason: str) -> int:
         before = set(exempted.values_list("object_version_id", flat=True))
         return write([row for row in rows if row.pk not in before], Kind.EXEMPT, by, reason)
 
-    return in_chunks(ids, act)
+    return in_chunks(ids, act, by)
 
 
 def extend(ids: Sequence[int], *, until: datetime, by: User, reason: str) -> int:
@@ -48,7 +48,7 @@ def extend(ids: Sequence[int], *, until: datetime, by: User, reason: str) -> int
     permit(by, reason)
     if until <= clock.now():
         raise RetentionError(f"{instant(until)} has passed: extend to a time that is still to come.", field="until")
-    return in_chunks(ids, lambda rows: write(rows, Kind.EXTEND, by, reason, until=until))
+    return in_chunks(ids, lambda rows: write(rows, Kind.EXTEND, by, reason, until=until), by)
 
 
 def reclassify(ids: Sequence[int], *, retention_class: str, by: User, reason: str) -> int:
@@ -67,13 +67,14 @@ def reclassify(ids: Sequence[int], *, retention_class: str, by: User, reason: st
         move(moving, retention_class)
         return written
 
-    return in_chunks(ids, act)
+    return in_chunks(ids, act, by)
 
 
 def end(*, disposition: Disposition, by: User, reason: str) -> Disposition:
     """End an exemption or extension: its object follows its policies again. A run that has not come to it yet, or a later
     one, may destroy it."""
     permit(by, reason)
+    tenancy.permit(by, disposition, NotPermitted)
     with transaction.atomic():
         ended = Disposition.objects.in_force().filter(pk=disposition.pk)
         if not ended.update(ended_at=Now(), ended_by=by, end_reason=reason):
@@ -88,7 +89,7 @@ def end(*, disposition: Disposition, by: User, reason: str) -> Disposition:
     return disposition
 
 
-def in_chunks(ids: Iterable[int], act: Act) -> int:
+def in_chunks(ids: Iterable[int], act: Act, by: User) -> int:
     """Decide about so many versions, in short transactions; returns the sum of what `act` returns."""
     wanted = sorted(set(ids))
     unknown = set(wanted) - set(ObjectVersion.objects.filter(pk__in=wanted).values_list("pk", flat=True))
@@ -97,7 +98,9 @@ def in_chunks(ids: Iterable[int], act: Act) -> int:
     done = 0
     for start in range(0, len(wanted), CHUNK):
         with transaction.atomic():
-            done += act(locked(wanted[start : start + CHUNK]))
+            rows = locked(wanted[start : start + CHUNK])
+            tenancy.permit_each(by, rows, NotPermitted)
+            done += act(rows)
     return done
 
 

@@ -1,9 +1,10 @@
 """Where runs may destroy. Absent means dry run: one prefix of one bucket comes first. The only place that writes it."""
 
 from django.db import transaction
+from django.db.models import Model
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit
+from cleanup_project.base import audit, tenancy
 from cleanup_project.base.models import User
 from retention import control
 from retention.exceptions import NotPermitted, RetentionError
@@ -18,7 +19,7 @@ def request(*, tenant: Tenant, bucket: Bucket, prefix: str, by: User, reason: st
     Raises NotPermitted, RetentionError where it is on already, or Django's ValidationError, also while a request for the
     same prefix is pending.
     """
-    require(by, "request enforcement")
+    require(by, "request enforcement", tenant)
     require_reason(reason, "asking for enforcement")
     row = EnforcementRequest(tenant=tenant, bucket=bucket, prefix=prefix, requested_by=by, reason=reason)
     with transaction.atomic():
@@ -64,7 +65,7 @@ def deny(*, request: EnforcementRequest, by: User, reason: str) -> EnforcementRe
 
 
 def decide(request: EnforcementRequest, by: User, decision: Decision, reason: str) -> EnforcementRequest:
-    require(by, "decide about enforcement")
+    require(by, "decide about enforcement", request)
     require_reason(reason, "the decision")
     Tenant.objects.select_for_update(no_key=True).get(pk=request.tenant_id)
     row = EnforcementRequest.objects.select_related("tenant", "bucket", "requested_by").get(pk=request.pk)
@@ -87,7 +88,7 @@ def refuse_if_on(request: EnforcementRequest) -> None:
 
 def switch_off(*, row: Enforcement, by: User, reason: str) -> None:
     """Back to dry runs under this prefix; narrowing takes one person."""
-    require(by, "switch enforcement off")
+    require(by, "switch enforcement off", row)
     require_reason(reason, "switching enforcement off")
     with transaction.atomic():
         if not Enforcement.objects.filter(pk=row.pk, switched_off_at=None).update(switched_off_at=Now()):
@@ -96,9 +97,10 @@ def switch_off(*, row: Enforcement, by: User, reason: str) -> None:
         audit.record(action="enforcement.off", subject=row, by=by, reason=reason)
 
 
-def require(by: User, words: str) -> None:
+def require(by: User, words: str, about: Model) -> None:
     if not by.has_perm("base.publish_policy"):
         raise NotPermitted(f"{by} may not {words}: no role of theirs has the right publish_policy.")
+    tenancy.permit(by, about, NotPermitted)
 
 
 def require_reason(reason: str, words: str) -> None:

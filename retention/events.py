@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Final
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Model, Q
 from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
-from cleanup_project.base import audit, clock, sqlfiles
+from cleanup_project.base import audit, clock, sqlfiles, tenancy
 from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
 from retention import control, governing, holds
@@ -132,7 +132,7 @@ def post(
     It records how many versions that are at present. Raises NotPermitted, RetentionError, and ValidationError with a
     message for each field; an event without scope is refused.
     """
-    permit(by, "post")
+    permit(by, "post", tenant)
     event = RetentionEvent(
         tenant=tenant,
         event_type=event_type,
@@ -167,7 +167,7 @@ def withdraw(*, event: RetentionEvent, by: User, reason: str) -> RetentionEvent:
     Raises NotPermitted and RetentionError. From now on workers judge again before they send a request; one that they have
     sent by now may still be executed.
     """
-    permit(by, "withdraw")
+    permit(by, "withdraw", event)
     if not reason.strip():
         raise RetentionError("State a reason: it is kept for ever.")
     destroyed = destroyed_under(event)
@@ -236,6 +236,7 @@ def lock_out_judges(tenant_id: int) -> None:
             raise
 
 
-def permit(by: User, what: str) -> None:
+def permit(by: User, what: str, about: Model) -> None:
     if not by.has_perm("base.publish_policy"):
         raise NotPermitted(f"{by} may not {what} retention events: no role of theirs has the right publish_policy.")
+    tenancy.permit(by, about, NotPermitted)

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max
 
-from cleanup_project.base import alarms, audit, clock
+from cleanup_project.base import alarms, audit, clock, tenancy
 from cleanup_project.base.models import User
 from retention import governing
 from retention.exceptions import NotPermitted, RetentionError
@@ -129,6 +129,7 @@ def change_limits(
     """
     if not by.has_perm("base.publish_policy"):
         raise NotPermitted(f"{by} may not change a bucket's limits: no role of theirs has the right publish_policy.")
+    tenancy.permit(by, bucket, NotPermitted)
     if not reason.strip():
         raise RetentionError("State a reason for changing the limits.")
     after: dict[str, Any] = {

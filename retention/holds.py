@@ -6,7 +6,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db import connection, transaction
 
-from cleanup_project.base import audit, clock, queue, sqlfiles
+from cleanup_project.base import audit, clock, queue, sqlfiles, tenancy
 from cleanup_project.base.arrays import array
 from cleanup_project.base.models import User
 from retention import control
@@ -53,6 +53,7 @@ def place(
     """
     if not by.has_perm("base.place_hold"):
         raise NotPermitted(f"{by} may not place legal holds: that needs the role Compliance.")
+    tenancy.permit(by, tenant, NotPermitted)
     hold = LegalHold(
         tenant=tenant,
         matter=matter,

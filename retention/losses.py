@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from django.db import transaction
 from django.db.models import Count, Sum
 
-from cleanup_project.base import alarms, audit
+from cleanup_project.base import alarms, audit, tenancy
 from cleanup_project.base.models import Alarm, User
 from retention import governing, holds, scan
 from retention.eligibility import Reason
@@ -99,6 +99,7 @@ def seen(*, bucket: Bucket, by: User, reason: str) -> list[Alarm]:
     """A person has seen what vanished or survived in the bucket; returns the alarms that this ended."""
     if not by.has_perm("base.review_quarantine"):
         raise NotPermitted(f"{by} may not mark losses as seen: no role of theirs has the right review_quarantine.")
+    tenancy.permit(by, bucket, NotPermitted)
     if not reason.strip():
         raise RetentionError("State what you found out.")
     with transaction.atomic():

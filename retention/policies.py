@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Model
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit, clock, tenancy
 from cleanup_project.base.models import User
 from retention import control, governing, preview
 from retention.exceptions import NotPermitted, RetentionError
@@ -22,7 +22,7 @@ from retention.models import ImpactPreview, PolicyRevision, RetentionPolicy, Ten
 
 def create(*, tenant: Tenant, code: str, by: User, schedule: str = "0 1 * * *") -> RetentionPolicy:
     """A new policy without any revision: it covers nothing until one is published."""
-    require(by, "draft_policy", "draft policies")
+    require(by, "draft_policy", "draft policies", tenant)
     policy = RetentionPolicy(tenant=tenant, code=code, schedule=schedule)
     policy.full_clean()
     with transaction.atomic():
@@ -36,7 +36,7 @@ def draft(*, policy: RetentionPolicy, by: User, **fields: Any) -> PolicyRevision
 
     Raises TypeError for anything that is not part of what a revision says.
     """
-    require(by, "draft_policy", "draft policies")
+    require(by, "draft_policy", "draft policies", policy)
     refuse_unsaid(fields)
     with transaction.atomic():
         # The policy's row orders two drafts, so that each gets a number of its own.
@@ -56,7 +56,7 @@ def edit(*, revision: PolicyRevision, by: User, **fields: Any) -> PolicyRevision
 
     Raises RetentionError for a published revision, TypeError for anything that is not part of what a revision says.
     """
-    require(by, "draft_policy", "edit drafts")
+    require(by, "draft_policy", "edit drafts", revision)
     refuse_unsaid(fields)
     with transaction.atomic():
         revision = locked_draft(revision)
@@ -90,7 +90,7 @@ def refuse_unsaid(fields: Mapping[str, Any]) -> None:
 
 def discard(*, revision: PolicyRevision, by: User, reason: str) -> None:
     """Remove a draft and its previews; what it said stays in the audit record of its policy."""
-    require(by, "draft_policy", "discard drafts")
+    require(by, "draft_policy", "discard drafts", revision)
     need(reason, "for discarding the draft")
     with transaction.atomic():
         revision = locked_draft(revision)
@@ -102,7 +102,7 @@ def discard(*, revision: PolicyRevision, by: User, reason: str) -> None:
 
 def submit(*, revision: PolicyRevision, by: User) -> PolicyRevision:
     """Hand a draft over to whoever reviews and publishes it."""
-    require(by, "draft_policy", "submit drafts")
+    require(by, "draft_policy", "submit drafts", revision)
     with transaction.atomic():
         revision = locked_draft(revision)
         if revision.submitted_at is not None:
@@ -116,7 +116,7 @@ def submit(*, revision: PolicyRevision, by: User) -> PolicyRevision:
 
 def send_back(*, revision: PolicyRevision, by: User, reason: str) -> PolicyRevision:
     """Return a submitted draft to its drafters."""
-    require(by, "publish_policy", "send drafts back")
+    require(by, "publish_policy", "send drafts back", revision)
     need(reason, "for sending it back")
     with transaction.atomic():
         revision = locked_draft(revision)
@@ -135,7 +135,7 @@ def publish(*, revision: PolicyRevision, by: User, reason: str, digest: str | No
     `digest` is of the draft as that person has read it (`preview.digest_of`); None: they have read this very one.
     Raises NotPermitted for who may not, else RetentionError, with what is missing.
     """
-    require(by, "publish_policy", "publish policies")
+    require(by, "publish_policy", "publish policies", revision)
     need(reason, "for publishing it")
     with transaction.atomic():
         control.bump(revision.tenant_id)  # first: by its row the publications of a tenant wait for each other
@@ -189,7 +189,7 @@ def lengthens(revision: PolicyRevision) -> bool:
 
 def suspend(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolicy:
     """From now on the policy destroys nothing, and what it covers is kept whatever other policies say."""
-    require(by, "publish_policy", "suspend policies")
+    require(by, "publish_policy", "suspend policies", policy)
     need(reason, "for the suspension")
     with transaction.atomic():
         control.bump(policy.tenant_id)
@@ -205,7 +205,7 @@ def suspend(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolic
 
 def resume(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolicy:
     """End a suspension. The policy destroys again, so it takes another person than the one who suspended it."""
-    require(by, "publish_policy", "resume policies")
+    require(by, "publish_policy", "resume policies", policy)
     need(reason, "for resuming the policy")
     with transaction.atomic():
         control.bump(policy.tenant_id)
@@ -223,7 +223,7 @@ def resume(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolicy
 
 def reschedule(*, policy: RetentionPolicy, schedule: str, missed_slots: str, by: User, reason: str) -> RetentionPolicy:
     """Change when runs are opened. Slots count from now: what the new schedule would have asked for earlier is not missed."""
-    require(by, "publish_policy", "change schedules")
+    require(by, "publish_policy", "change schedules", policy)
     need(reason, "for the new schedule")
     with transaction.atomic():
         policy = RetentionPolicy.objects.select_for_update(no_key=True).get(pk=policy.pk)
@@ -261,9 +261,10 @@ def drafters(revision: PolicyRevision) -> set[int]:
     return {revision.author_id, *revision.editor_ids}
 
 
-def require(by: User, right: str, words: str) -> None:
+def require(by: User, right: str, words: str, about: Model) -> None:
     if not by.has_perm(f"base.{right}"):
         raise NotPermitted(f"{by} may not {words}: no role of theirs has the right {right}.")
+    tenancy.permit(by, about, NotPermitted)
 
 
 def need(reason: str, what: str) -> None:

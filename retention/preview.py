@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from cleanup_project.base import clock, queue
+from cleanup_project.base import clock, queue, tenancy
 from cleanup_project.base.models import User
 from retention import governing, impact, scan, stretches
 from retention.exceptions import NotPermitted, RetentionError
@@ -70,6 +70,7 @@ def request(*, revision: PolicyRevision, by: User) -> ImpactPreview:
     """
     if not (by.has_perm("base.draft_policy") or by.has_perm("base.publish_policy")):
         raise NotPermitted(f"{by} may not preview drafts: that needs the right draft_policy or publish_policy.")
+    tenancy.permit(by, revision, NotPermitted)
     revision = PolicyRevision.objects.select_related("policy", "tenant").get(pk=revision.pk)
     if revision.published_at is not None:
         raise RetentionError(f"{revision} is published already: only a draft has a preview.")

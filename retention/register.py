@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit, clock, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.csvcells import guarded
 from cleanup_project.base.models import User
@@ -43,11 +43,12 @@ def may_view(by: User) -> bool:
     return by.has_perm("retention.view_legalhold") or by.has_perm("base.read_everything")
 
 
-def register(as_of: datetime) -> list[Entry]:
-    """Every hold placed by `as_of`, oldest first. Raises RetentionError for a time that has not come yet."""
+def register(as_of: datetime, *, by: User) -> list[Entry]:
+    """Every hold of this person's tenants placed by `as_of`, oldest first. Raises RetentionError for a time to come."""
     if as_of > clock.now():
         raise RetentionError("State a time that has passed: nobody knows which holds will be in force later.")
-    placed = LegalHold.objects.filter(placed_at__lte=as_of).select_related("tenant", "placed_by").order_by("pk")
+    seen = tenancy.scoped(LegalHold.objects.all(), by, "tenant__code")
+    placed = seen.filter(placed_at__lte=as_of).select_related("tenant", "placed_by").order_by("pk")
     asked = HoldRelease.objects.filter(requested_at__lte=as_of).select_related("requested_by", "decided_by")
     approved: dict[int, HoldRelease] = {}
     waiting: dict[int, HoldRelease] = {}
@@ -63,7 +64,7 @@ def export(as_of: datetime, *, by: User) -> Iterator[bytes]:
     """The register as CSV, line by line; the audit record is written before this returns."""
     if not may_view(by):
         raise NotPermitted(f"{by} may not read legal holds.")
-    entries = register(as_of)
+    entries = register(as_of, by=by)
     with transaction.atomic():
         audit.record(
             action="hold.register_exported", subject=by, by=by, after={"as_of": instant(as_of), "holds": len(entries)}

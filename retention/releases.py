@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from cleanup_project.base import audit, clock
+from cleanup_project.base import audit, clock, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import control
@@ -22,6 +22,7 @@ Decision = HoldRelease.Decision
 def request(*, hold: LegalHold, by: User, reason: str) -> HoldRelease:
     """Ask for a hold's release; the hold stays in force. Raises NotPermitted, RetentionError."""
     require(by, "place_hold", "request the release of legal holds")
+    tenancy.permit(by, hold, NotPermitted)
     if not reason.strip():
         raise RetentionError("State a reason for the release.")
     with transaction.atomic():
@@ -66,6 +67,7 @@ def deny(*, release: HoldRelease, by: User, reason: str, impact: Mapping[str, An
 def open_to(release: HoldRelease, by: User, reason: str) -> HoldRelease:
     """The request as it is now, its hold locked, if this person may decide it."""
     require(by, "approve_release", "decide on the release of legal holds")
+    tenancy.permit(by, release.hold, NotPermitted)
     if not reason.strip():
         raise RetentionError("State a reason for your decision.")
     hold = locked(release.hold_id)

@@ -1,14 +1,16 @@
 """What every decision about an endpoint begins with: who may, why, and the row under its lock."""
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.models import User
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Endpoint
 
 
-def permitted(by: User) -> None:
-    """Raises WebhooksError without the right `base.operate`."""
+def permitted(by: User, about: Endpoint | str) -> None:
+    """Raises WebhooksError without the right `base.operate`, and about another tenant's endpoint, or with its code."""
     if not by.has_perm("base.operate"):
         raise WebhooksError(f"{by} may not manage endpoints: that needs the role Operator or Compliance.")
+    tenancy.permit(by, about, WebhooksError)
 
 
 def stated(reason: str, what: str) -> None:

@@ -38,7 +38,7 @@ def create(
     It is owed the events that are emitted from now on; they are held until it is enabled. Object keys need a reason. Raises
     WebhooksError, or Django's ValidationError by field.
     """
-    permitted(by)
+    permitted(by, tenant)
     if include_keys:
         stated(reason, KEYS)
     endpoint = Endpoint(
@@ -68,7 +68,7 @@ def enable(*, endpoint: Endpoint, by: User) -> Ping:
     WebhooksError where the endpoint is not disabled, or retired; where the ping fails, with its status and what to do; and
     where the endpoint was changed while the ping was under way. The ping stays on record.
     """
-    permitted(by)
+    permitted(by, endpoint)
     asked = Endpoint.objects.get(pk=endpoint.pk)
     if asked.disabled_at is None:
         raise WebhooksError(f"{asked} is not disabled.")
@@ -113,7 +113,7 @@ def disable(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
 
     Raises WebhooksError where it is disabled already, or without a reason.
     """
-    permitted(by)
+    permitted(by, endpoint)
     stated(reason, "disabling the endpoint")
     with transaction.atomic():
         locked = lock(endpoint)
@@ -148,7 +148,7 @@ def change(
     Raises WebhooksError without a reason, for a retired endpoint, and where nothing would change; Django's ValidationError by
     field.
     """
-    permitted(by)
+    permitted(by, endpoint)
     stated(reason, "changing the endpoint")
     given: dict[str, Any] = {
         "name": name,
@@ -188,7 +188,7 @@ def retire(*, endpoint: Endpoint, by: User, reason: str) -> Endpoint:
     fails, the sweep cancels it. Everything stays readable. Raises WebhooksError without a reason, and where it is retired
     already.
     """
-    permitted(by)
+    permitted(by, endpoint)
     stated(reason, "retiring the endpoint")
     with transaction.atomic():
         locked = lock(endpoint)

@@ -94,6 +94,8 @@ class OutboxEvent(models.Model):
         indexes = [
             # `explain` and the admin look events up by their command.
             models.Index(fields=["command_key"], name="event_by_command_key"),
+            # The list of whoever sees some tenants alone.
+            models.Index(fields=["tenant", "-id"], name="event_by_tenant"),
             # The sweep walks what is not settled.
             models.Index(fields=["id"], condition=Q(settled_at=None), name="event_unsettled"),
             # A list of what was emitted lately. Events are appended in about the order of their times.
@@ -327,6 +329,8 @@ class Delivery(models.Model):
         indexes = [
             # The claim: an endpoint's due heads, oldest first. Lease columns are in no index, so that a claim stays HOT.
             models.Index(fields=["endpoint", "due_at", "id"], condition=Q(state="pending"), name="delivery_due"),
+            # The list of whoever sees some tenants alone.
+            models.Index(fields=["tenant", "-id"], name="delivery_by_tenant"),
             # What waits for a person.
             models.Index(fields=["-id"], condition=Q(state__in=["dead", "cancelled"]), name="delivery_given_up"),
             # Of each tenant, the event that is owed for the longest (vitals).

@@ -46,7 +46,7 @@ def ping(*, endpoint: Endpoint, by: User) -> Ping:
     Changes nothing else, and is sent to a disabled endpoint too. Raises WebhooksError for a retired endpoint, and for one
     without a secret that signs; RuntimeError inside a transaction.
     """
-    permitted(by)
+    permitted(by, endpoint)
     begun, sending, keys, timestamp = begin(endpoint, by)
     with sender.session(1) as through:
         answer = sender.send(through, sending, keys, timestamp)

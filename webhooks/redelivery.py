@@ -14,7 +14,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 
-from cleanup_project.base import audit, jobs, paginator, queue, sqlfiles
+from cleanup_project.base import audit, jobs, paginator, queue, sqlfiles, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.jobs import Outcome
 from cleanup_project.base.models import BulkJob, User
@@ -109,9 +109,10 @@ class Counted(NamedTuple):
     whole: bool
 
 
-def count(chosen: Chosen) -> Counted:
-    """Count up to one job's worth. Raises WebhooksError where even that takes too long, or nothing is named."""
-    sql, parameters = chosen.rows().order_by().values_list("endpoint_id", "state").query.sql_with_params()
+def count(chosen: Chosen, *, by: User) -> Counted:
+    """Count what is chosen of this person's tenants, up to one job's worth. Raises WebhooksError where nothing is named."""
+    rows = tenancy.scoped(chosen.rows(), by, "tenant")
+    sql, parameters = rows.order_by().values_list("endpoint_id", "state").query.sql_with_params()
     with transaction.atomic(), paginator.limited(COUNT_BUDGET_MS), connection.cursor() as cursor:
         cursor.execute(
             f"SELECT endpoint_id, state, count(*) FROM ({sql} LIMIT %s) AS chosen (endpoint_id, state) "  # noqa: S608
@@ -131,6 +132,7 @@ def redeliver(*, delivery: Delivery, by: User, reason: str) -> tuple[Delivery, O
     """
     if not by.has_perm(RIGHT):
         raise WebhooksError(f"{by} may not redeliver: that needs the role Operator or Compliance.")
+    tenancy.permit(by, delivery, WebhooksError)
     if not reason.strip():
         raise WebhooksError("State a reason for sending it again.")
     with transaction.atomic():
@@ -256,4 +258,4 @@ def bring_forward(ids: Sequence[int]) -> None:
         )
 
 
-jobs.register(KIND, carry_out, "Redelivery", RIGHT, Delivery, {SENT_AGAIN, BROUGHT_FORWARD, HELD})
+jobs.register(KIND, carry_out, "Redelivery", RIGHT, Delivery, {SENT_AGAIN, BROUGHT_FORWARD, HELD}, "tenant")

@@ -45,7 +45,7 @@ def rotate(*, endpoint: Endpoint, by: User, reason: str, overlap: int = OVERLAP,
     so that the same request twice rotates once. Raises WebhooksError beyond 0 to 168 hours, where three sign already, and
     where another secret is the newest.
     """
-    permitted(by)
+    permitted(by, endpoint)
     stated(reason, "rotating the secret")
     if not 0 <= overlap <= LONGEST_OVERLAP:
         raise WebhooksError(f"Old secrets can sign for 0 to {LONGEST_OVERLAP} hours more.")
@@ -77,7 +77,7 @@ def revoke(*, secret: EndpointSecret, by: User, reason: str) -> EndpointSecret:
 
     Raises WebhooksError where it does not sign now, or where nothing would be left that signs for good.
     """
-    permitted(by)
+    permitted(by, secret.endpoint)
     stated(reason, "revoking the secret")
     with transaction.atomic():
         endpoint = lock(secret.endpoint)

@@ -56,6 +56,7 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     password would be one.
     """
 
+    tenant_path = ""
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "is_superuser", "groups")
     filter_horizontal = ("groups",)
@@ -66,6 +67,10 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
+
+    def own(self, rows: QuerySet[User], user: User) -> QuerySet[User]:
+        """Those who see every tenant, and those who see no other tenant than this person does."""
+        return rows.filter(tenants__contained_by=user.tenants) if user.tenants else rows
 
     def has_view_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return sees_people(request)
@@ -100,6 +105,8 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
 class RoleAdmin(RecordAdmin[Group], GroupAdmin):
     """The roles are data of the product (`roles.MATRIX`): shown, not edited."""
 
+    tenant_path = ""
+    shared = "Roles are the same for every tenant."
     fields = ("name", "permissions")
 
     def has_view_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
@@ -114,6 +121,7 @@ class RoleAdmin(RecordAdmin[Group], GroupAdmin):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
+    tenant_path = "tenant"
     list_display = ("at", "actor_name", "action", "subject_type", "subject_label", "reason")
     ordering = ("-id",)
     exact_search = ("actor",)
@@ -132,6 +140,8 @@ class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
+    tenant_path = ""
+    shared = "Workers serve every tenant, and their rows tell of none."
     list_display = ("queue", "host", "seen_at", "last_start_at", "last_ack_at", "last_tick_at", "restarts")
     ordering = ("host", "queue", "id")
     empty_words = {"unacked_since": "all acknowledged", "restart_reason": "never restarted"}
@@ -141,6 +151,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     """What is wrong now, and what was; an alarm ends by itself when what it says is no longer so."""
 
+    tenant_path = "tenant"
     none_yet = "Nothing is wrong that the system knows of."
     list_display = ("kind", "about", "message", "raised_at", "noticed_at", "cleared_at")
     ordering = ("-id",)

@@ -3,6 +3,7 @@
 from django.db import connection, models
 from django.db.models.functions import Now
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.models import Alarm
 
 
@@ -13,8 +14,8 @@ def notice(kind: str, subject: models.Model, message: str) -> None:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO base_alarm AS a (kind, subject_type, subject_id, subject_label, message)"
-            " VALUES (%(kind)s, %(type)s, %(id)s, %(label)s, %(message)s)"
+            "INSERT INTO base_alarm AS a (kind, subject_type, subject_id, subject_label, tenant, message)"
+            " VALUES (%(kind)s, %(type)s, %(id)s, %(label)s, %(tenant)s, %(message)s)"
             " ON CONFLICT (kind, subject_type, subject_id) WHERE cleared_at IS NULL"
             " DO UPDATE SET message = excluded.message, subject_label = excluded.subject_label, noticed_at = now()",
             {
@@ -22,6 +23,7 @@ def notice(kind: str, subject: models.Model, message: str) -> None:
                 "type": subject._meta.label_lower,
                 "id": str(subject.pk),
                 "label": str(subject),
+                "tenant": tenancy.code_of(subject),
                 "message": message,
             },
         )

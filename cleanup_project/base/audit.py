@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 from django.db import connection, models
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.models import AuditEvent, User
 
 SYSTEM = "system"
@@ -25,7 +26,7 @@ def record(
     `by` is the person, or None for the system itself. `before` and `after` hold the changed values, JSON-ready.
     Raises RuntimeError outside a transaction, where act and record could part.
     """
-    row = event(action, subject, by, reason, before, after)
+    row = event(action, subject, tenancy.code_of(subject), by, reason, before, after)
     row.save()
     return row
 
@@ -40,12 +41,17 @@ def record_each(
     after: Mapping[str, Any] | None = None,
 ) -> None:
     """Record the same act on each of many subjects; as `record`."""
-    AuditEvent.objects.bulk_create(event(action, subject, by, reason, before, after) for subject in subjects)
+    rows = list(subjects)
+    AuditEvent.objects.bulk_create(
+        event(action, subject, code, by, reason, before, after)
+        for subject, code in zip(rows, tenancy.codes_of(rows), strict=True)
+    )
 
 
 def event(
     action: str,
     subject: models.Model,
+    tenant: str,
     by: User | None,
     reason: str,
     before: Mapping[str, Any] | None,
@@ -61,6 +67,7 @@ def event(
         subject_type=subject._meta.label_lower,
         subject_id=str(subject.pk),
         subject_label=str(subject),
+        tenant=tenant,
         reason=reason,
         before=dict(before or {}),
         after=dict(after or {}),

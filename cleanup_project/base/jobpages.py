@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import display, jobs
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
-from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob
+from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 
 PILLS: Final = {"running": "plain", "paused": "waiting", "done": "ended", "cancelled": "ended"}
@@ -57,8 +57,14 @@ def may_see(request: HttpRequest) -> bool:
     return any(request.user.has_perm(kind.right) for kind in jobs.KINDS.values())
 
 
+def of_tenants(rows: QuerySet[BulkJob], user: User) -> QuerySet[BulkJob]:
+    """Jobs whose items are all of this person's tenants, since whoever made them could choose no others."""
+    return rows.filter(tenants__contained_by=user.tenants).exclude(tenants=[]) if user.tenants else rows
+
+
 @admin.register(BulkJob)
 class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
+    tenant_path = ""
     none_yet = "Nothing was ever done to many at once."
     list_display = (
         "named",
@@ -80,6 +86,9 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
         ("Progress", {"fields": ("progress", "outcome_table", "rate", "worked_at")}),
         ("People and times", {"fields": ("requested_by", "requested_at", "in_charge", "finished_at")}),
     )
+
+    def own(self, rows: QuerySet[BulkJob], user: User) -> QuerySet[BulkJob]:
+        return of_tenants(rows, user)
 
     def has_view_permission(self, request: HttpRequest, obj: BulkJob | None = None) -> bool:
         return super().has_view_permission(request, obj) or may_see(request)
@@ -169,7 +178,8 @@ class OutcomeFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         number = request.GET.get("job", "")
-        job = BulkJob.objects.filter(pk=int(number)).first() if number.isdecimal() else None
+        jobs_seen = of_tenants(BulkJob.objects.all(), person(request))
+        job = jobs_seen.filter(pk=int(number)).first() if number.isdecimal() else None
         return [(code, in_words(code)) for code in [*sorted(job.outcomes if job else ()), WAITING]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -179,6 +189,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 @admin.register(BulkItem)
 class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
+    tenant_path = ""
     none_yet = "No bulk job was ever made."
     list_display = ("ordinal", "subject", "job", "outcome_words", "detail_text", "done_at")
     list_select_related = ("job",)
@@ -186,6 +197,9 @@ class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
     lookups = frozenset({"job"})
     empty_words = {"done_at": "not yet"}
     fields = ("job", "ordinal", "subject", "outcome_words", "detail_text", "done_at")
+
+    def own(self, rows: QuerySet[BulkItem], user: User) -> QuerySet[BulkItem]:
+        return rows.filter(job__in=of_tenants(BulkJob.objects.all(), user)) if user.tenants else rows
 
     def has_view_permission(self, request: HttpRequest, obj: BulkItem | None = None) -> bool:
         return super().has_view_permission(request, obj) or may_see(request)

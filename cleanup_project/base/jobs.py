@@ -19,7 +19,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, clock, queue, sqlfiles
+from cleanup_project.base import alarms, audit, clock, queue, sqlfiles, tenancy
 from cleanup_project.base.models import FASTEST_JOB, Alarm, BulkItem, BulkJob, User
 
 TASK: Final = "cleanup_project.base.tasks.bulk_job"
@@ -65,7 +65,7 @@ Verb = Callable[..., Mapping[int, Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a job of this kind does to its items, and the right that it takes, as base.operate.
+    """What a job of this kind does to its items, the right that it takes, as base.operate, and the way to their tenant.
 
     `well`: the outcomes of items that were done; any other says why one was not.
     """
@@ -75,6 +75,7 @@ class Kind:
     right: str
     subject_type: str
     well: frozenset[str]
+    tenant_path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,21 @@ class Order:
 KINDS: Final[dict[str, Kind]] = {}
 
 
-def register(kind: str, verb: Verb, label: str, right: str, subject: type[Model], well: Collection[str] = ()) -> None:
+def register(
+    kind: str,
+    verb: Verb,
+    label: str,
+    right: str,
+    subject: type[Model],
+    well: Collection[str] = (),
+    tenant_path: str = "tenant__code",
+) -> None:
     """Let jobs of this kind be made and carried out; called when an application is loaded, in every process alike."""
-    KINDS[kind] = Kind(verb, label, right, subject._meta.label_lower, frozenset(well))
+    KINDS[kind] = Kind(verb, label, right, subject._meta.label_lower, frozenset(well), tenant_path)
 
 
 def create(kind: str, order: Order, *, by: User) -> BulkJob:
-    """Freeze the set and begin. The same token again returns the job that it made.
+    """Freeze the set, as far as it is of this person's tenants, and begin. The same token again returns the job that it made.
 
     Raises JobRefused for who may not, without a reason, for a rate outside of 1 to FASTEST_JOB, where another job is open
     in one of its lanes, and where the set is empty, larger than MOST, or no longer about as large as the person saw it.
@@ -124,6 +133,7 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
                 "rate": order.rate,
                 "details": dict(order.details),
                 "lanes": sorted(order.lanes),
+                "tenants": by.tenants,
             },
         )
         if not new:
@@ -131,7 +141,7 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
                 raise JobRefused("This form was used already, for another job: open it anew.")
             return job
         check_lanes(job)
-        total = freeze(job, order.rows)
+        total = freeze(job, tenancy.scoped(order.rows, by, KINDS[kind].tenant_path))
         check_total(total, order.expected)
         BulkJob.objects.filter(pk=job.pk).update(total=total)
         told = {"kind": kind, "selection": order.selection, "total": total, "seen": order.expected, "rate": order.rate}
@@ -185,7 +195,7 @@ def check_total(total: int, expected: int) -> None:
 
 def pause(*, job: BulkJob, by: User, reason: str) -> BulkJob:
     """Let no further item begin. Raises JobRefused."""
-    permitted(job.kind, by)
+    deciding(job, by)
     check_reason(reason)
     with transaction.atomic():
         row = locked(job)
@@ -197,7 +207,7 @@ def pause(*, job: BulkJob, by: User, reason: str) -> BulkJob:
 
 def resume(*, job: BulkJob, by: User) -> BulkJob:
     """Go on, in the name of whoever resumes it. Raises JobRefused."""
-    permitted(job.kind, by)
+    deciding(job, by)
     with transaction.atomic():
         row = locked(job)
         if row.state != State.PAUSED:
@@ -209,7 +219,7 @@ def resume(*, job: BulkJob, by: User) -> BulkJob:
 
 def cancel(*, job: BulkJob, by: User, reason: str) -> BulkJob:
     """End it; what was done stays done, and no item is done any more. Raises JobRefused."""
-    permitted(job.kind, by)
+    deciding(job, by)
     check_reason(reason)
     with transaction.atomic():
         row = locked(job)
@@ -221,7 +231,7 @@ def cancel(*, job: BulkJob, by: User, reason: str) -> BulkJob:
 
 def set_rate(*, job: BulkJob, by: User, rate: int) -> BulkJob:
     """Change how many items a second it does, from its next chunk on. Raises JobRefused."""
-    permitted(job.kind, by)
+    deciding(job, by)
     check_rate(rate)
     with transaction.atomic():
         row = locked(job)
@@ -299,6 +309,8 @@ def in_the_way(job: BulkJob) -> str:
         return GONE.format(job.kind)
     if not job.in_charge.has_perm(kind.right):
         return f"{job.in_charge} may not go on with it any more: somebody with the right {kind.right} can resume it."
+    if not tenancy.within(job.tenants, job.in_charge):
+        return f"It is about more than the tenants that {job.in_charge} decides for now: somebody else can resume it."
     return ""
 
 
@@ -355,6 +367,12 @@ def permitted(kind: str, by: User) -> None:
         raise JobRefused(GONE.format(kind))
     if not by.has_perm(known.right):
         raise JobRefused(f"{by} may not do that to many at once: it needs the right {known.right}.")
+
+
+def deciding(job: BulkJob, by: User) -> None:
+    permitted(job.kind, by)
+    if not tenancy.within(job.tenants, by):
+        raise JobRefused(f"{by} may not decide about it: it is about more than the tenants of {by}.")
 
 
 def check_reason(reason: str) -> None:

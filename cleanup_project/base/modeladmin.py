@@ -10,14 +10,14 @@ from django.contrib.admin.utils import flatten_fieldsets, unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.db.models import Field, Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.text import capfirst
 
-from cleanup_project.base import display
+from cleanup_project.base import display, tenancy
 from cleanup_project.base.lists import ABOUT
-from cleanup_project.base.models import AuditEvent
+from cleanup_project.base.models import AuditEvent, User
 from cleanup_project.base.navigation import LISTS
 from cleanup_project.base.paginator import EXACT_UP_TO, CappedPaginator
 from cleanup_project.base.settings_audit import record_settings
@@ -25,6 +25,12 @@ from cleanup_project.base.settings_audit import record_settings
 M = TypeVar("M", bound=Model)
 
 HISTORY_SHOWN = 500
+
+
+def person(request: HttpRequest) -> User:
+    """Who is logged in; admin views let nobody else in."""
+    assert isinstance(request.user, User)
+    return request.user
 
 
 class Tool(NamedTuple):
@@ -41,11 +47,29 @@ class Tool(NamedTuple):
 
 
 class RecordAdmin(admin.ModelAdmin[M]):
-    """Shown to whoever may view it or read everything, with its audit record as history; nothing is ever deleted."""
+    """Shown to whoever may view it or read everything, with its audit record as history; nothing is ever deleted.
 
+    Of rows that belong to a tenant, people see those of their tenants (`base.tenancy`): in lists, on pages and in choices.
+    Others' are not there for them. `tenant_path` leads from a row to its tenant's code; empty where rows have none, and then
+    `shared` says why everybody sees them, or `own` is overridden to say who does.
+    """
+
+    tenant_path: ClassVar[str]
+    shared: ClassVar[str] = ""
     actions: Any = None
     empty_words: ClassVar[Mapping[str, str]] = {}
     none_yet: ClassVar[str] = ""  # what it means that the list is empty
+
+    def own(self, rows: QuerySet[M], user: User) -> QuerySet[M]:
+        """Of these rows, those that this person may see."""
+        return tenancy.scoped(rows, user, self.tenant_path) if self.tenant_path else rows
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
+        return self.own(super().get_queryset(request), person(request))
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        """Django's would lead to the index: what is not there, and what is another tenant's, answers 404 everywhere."""
+        raise Http404(f"There is no {self.opts.verbose_name} {object_id}.")
 
     def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return super().has_view_permission(request, obj) or request.user.has_perm("base.read_everything")
@@ -139,7 +163,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
         """What the audit record says about one item: Django's own log knows only what was done in the admin."""
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         if not self.has_view_or_change_permission(request, obj):
             raise PermissionDenied
         about = AuditEvent.objects.filter(subject_type=self.opts.label_lower, subject_id=str(obj.pk))
@@ -249,6 +273,7 @@ class ReadOnlyAdmin(LargeTableAdmin[M]):
 class SettingsAdmin(RecordAdmin[M]):
     """For what administrators configure: needs the right `manage_settings`; each change leaves an audit record.
 
+    Settings hold for every tenant, so only an administrator who sees every tenant changes them.
     `fixed_fields` cannot change once they are saved, since evidence or other systems name the row by them.
     """
 
@@ -258,10 +283,10 @@ class SettingsAdmin(RecordAdmin[M]):
         return super().has_view_permission(request, obj) or request.user.has_perm("base.manage_settings")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("base.manage_settings")
+        return may_set(request)
 
     def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return request.user.has_perm("base.manage_settings")
+        return may_set(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: M | None = None) -> list[Any]:
         observed = [self.presented(name) for name in super().get_readonly_fields(request, obj)]
@@ -271,6 +296,10 @@ class SettingsAdmin(RecordAdmin[M]):
         """The last step of saving, many-to-many fields included, in the transaction of the whole."""
         super().save_related(request, form, formsets, change)
         record_settings(request, form, change)
+
+
+def may_set(request: HttpRequest) -> bool:
+    return request.user.has_perm("base.manage_settings") and not person(request).tenants
 
 
 def list_url(model: type[Model], query: str = "") -> str:

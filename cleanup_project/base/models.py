@@ -71,6 +71,9 @@ class AuditEvent(models.Model):
     subject_type = models.CharField(max_length=64)
     subject_id = models.CharField(max_length=64)
     subject_label = models.TextField()
+    tenant = models.CharField(
+        max_length=63, blank=True, default="", help_text="Of the subject; empty where no single tenant owns it."
+    )
     reason = models.TextField(blank=True)
     before = models.JSONField(default=dict)
     after = models.JSONField(default=dict)
@@ -84,6 +87,11 @@ class AuditEvent(models.Model):
             models.Index(fields=["subject_type", "subject_id", "-id"], name="audit_subject"),
             # What one person did.
             models.Index(fields=["actor", "-id"], name="audit_actor"),
+            # The rest of what people look for: by tenant, by kind of act, within a time, and what one request did.
+            models.Index(fields=["tenant", "-id"], condition=~Q(tenant=""), name="audit_tenant"),
+            models.Index(fields=["action", "-id"], opclasses=["varchar_pattern_ops", "int8_ops"], name="audit_action"),
+            models.Index(fields=["-at", "-id"], name="audit_at"),
+            models.Index(fields=["request_id"], condition=~Q(request_id=""), name="audit_request"),
         ]
 
     def __str__(self) -> str:
@@ -135,6 +143,9 @@ class Alarm(models.Model):
     subject_type = models.CharField(max_length=64)
     subject_id = models.CharField(max_length=64)
     subject_label = models.TextField()
+    tenant = models.CharField(
+        max_length=63, blank=True, default="", help_text="Of the subject; empty where no single tenant owns it."
+    )
     message = models.TextField(help_text="What is wrong, with its numbers, and what to do.")
     raised_at = models.DateTimeField(db_default=Now(), editable=False)
     noticed_at = models.DateTimeField(db_default=Now(), help_text="When it was last found to be so.")
@@ -178,6 +189,12 @@ class BulkJob(models.Model):
         help_text="In whose name items are done: who asked for it, or who resumed it last.",
     )  # fmt: skip
     requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    tenants = ArrayField(
+        models.CharField(max_length=63),
+        default=list,
+        blank=True,
+        help_text="Its items are of these tenants: those of whoever made it; empty: of any.",
+    )
     token = models.UUIDField(unique=True, help_text="Of the form: sent twice, it makes one job.")
     details = models.JSONField(default=dict, help_text="What else its verb is told.")
     lanes = ArrayField(
@@ -220,6 +237,10 @@ class BulkJob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
+
+    @property
+    def owner(self) -> str:
+        return self.tenants[0] if len(self.tenants) == 1 else ""
 
 
 class BulkItem(models.Model):

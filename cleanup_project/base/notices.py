@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from django.urls import reverse
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.models import Alarm, User
 
 
@@ -39,7 +40,7 @@ def notices(user: User) -> Iterator[Notice]:
 def open_alarms(user: User) -> Iterator[Notice]:
     if not (user.has_perm("base.view_alarm") or user.has_perm("base.read_everything")):
         return
-    number = Alarm.objects.open().count()
+    number = tenancy.scoped(Alarm.objects.open(), user, "tenant").count()
     if number:
         words = "1 alarm is open" if number == 1 else f"{number:,} alarms are open"
         yield Notice("alarm", words, reverse("admin:base_alarm_changelist") + "?cleared_at__isnull=True")

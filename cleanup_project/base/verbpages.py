@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model
@@ -13,18 +13,22 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from cleanup_project.base import display
-from cleanup_project.base.modeladmin import RecordAdmin
-from cleanup_project.base.models import User
+from cleanup_project.base.modeladmin import RecordAdmin, person
 from cleanup_project.base.signin import proof
 
 M = TypeVar("M", bound=Model)
+AnyForm = TypeVar("AnyForm", bound=forms.BaseForm)
 Fieldsets = Sequence[tuple[str | None, dict[str, Any]]]
 
 
-def person(request: HttpRequest) -> User:
-    """Who is logged in; admin views let nobody else in."""
-    assert isinstance(request.user, User)
-    return request.user
+def offered(form: AnyForm, request: HttpRequest) -> AnyForm:
+    """The form, with choices of rows narrowed to those that this person may see."""
+    for field in form.fields.values():
+        if isinstance(field, forms.ModelChoiceField) and field.queryset is not None:
+            pages = admin.site._registry.get(field.queryset.model)
+            if isinstance(pages, RecordAdmin):
+                field.queryset = pages.own(field.queryset, person(request))
+    return form
 
 
 class ReasonForm(forms.ModelForm[Model]):
@@ -62,6 +66,7 @@ class VerbPages(RecordAdmin[M]):
         `shown` is what the template shows beside the form. `deciding`: before the verb is called, the person shows again who
         they are, unless they did a short while ago.
         """
+        offered(form, request)
         if deciding and request.method == "POST" and (asked := proof.ask(request)):
             return asked
         if request.method == "POST" and form.is_valid():
@@ -133,3 +138,6 @@ def add_errors(form: forms.BaseForm, error: ValidationError) -> None:
         return
     for field, found in error.error_dict.items():
         form.add_error(field if field in form.fields else None, found)
+
+
+__all__ = ["Fieldsets", "ReasonForm", "VerbPages", "add_errors", "offered", "person"]

@@ -68,6 +68,7 @@ def state_pill(state: str) -> SafeString:
 
 @admin.register(CleanupCommand)
 class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupCommand]):
+    tenant_path = "tenant__code"
     list_display = (
         "key", "state_pill", "following", "failed_as", "attempts", "due", "outcome", "run",
     )  # fmt: skip

@@ -58,6 +58,7 @@ class ApprovalForm(ReasonForm):
 
 @admin.register(ErasureRequest)
 class ErasureRequestAdmin(VerbPages[ErasureRequest], ReadOnlyAdmin[ErasureRequest]):
+    tenant_path = "tenant__code"
     none_yet = "Nobody has filed one."
     lookups = frozenset({"approved__isnull"})
     list_display = (

@@ -35,6 +35,7 @@ def unread_reports(user: User) -> Iterator[Notice]:
 
 @admin.register(HoldReport)
 class HoldReportAdmin(VerbPages[HoldReport], ReadOnlyAdmin[HoldReport]):
+    tenant_path = "hold__tenant__code"
     list_display = ("hold_named", "reported_at", "in_flight", "marked_at", "acknowledged_at")
     list_select_related = ("hold",)
     ordering = ("-hold_id",)

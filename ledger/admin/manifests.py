@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import display, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from ledger.admin import reviews
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem, ManifestPart, SkippedItem
@@ -23,12 +23,14 @@ LISTED_AT_MOST = 200
 def of_run(request: HttpRequest) -> str | None:
     """Which run a list is narrowed to, in words."""
     number = request.GET.get("run", "")
-    run = CleanupRun.objects.filter(pk=int(number)).first() if number.isdecimal() else None
+    runs = tenancy.scoped(CleanupRun.objects.all(), request.user, "tenant__code")
+    run = runs.filter(pk=int(number)).first() if number.isdecimal() else None
     return f"Run {run}" if run else None
 
 
 @admin.register(ManifestPart)
 class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
+    tenant_path = "run__tenant__code"
     list_display = (
         "key", "item_count", "target_count", "bytes", "held", "not_enforced", "read", "frozen_at", "digest",
     )  # fmt: skip
@@ -51,6 +53,7 @@ class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
 
 @admin.register(ManifestItem)
 class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
+    tenant_path = "run__tenant__code"
     list_display = ("command_key", "eligible_since", "overdue", "reason", "target_count", "bytes")
     list_select_related = ("run",)
     lookups = frozenset({"run", "ordinal__gte", "ordinal__lte"})
@@ -131,6 +134,7 @@ def said(value: Any) -> str:
 
 @admin.register(SkippedItem)
 class SkippedItemAdmin(ReadOnlyAdmin[SkippedItem]):
+    tenant_path = "run__tenant__code"
     list_display = ("command_key", "run", "reason", "at")
     list_select_related = ("run",)
     lookups = frozenset({"run"})

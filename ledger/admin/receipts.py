@@ -18,6 +18,7 @@ LISTED_AT_MOST = 200
 
 @admin.register(Receipt)
 class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
+    tenant_path = "tenant__code"
     list_display = ("command_key", "outcome", "issued_at", "run", "target_count", "bytes", "digest")
     list_select_related = ("run",)
     lookups = frozenset({"run"})

@@ -145,6 +145,7 @@ def told(disposition: ItemDisposition) -> SafeString | str:
 
 @admin.register(ItemDisposition)
 class ItemDispositionAdmin(ReadOnlyAdmin[ItemDisposition]):
+    tenant_path = "run__tenant__code"
     none_yet = "No item of a run was exempted or extended."
     list_display = ("item", "run", "kind", "until", "reason", "by", "at")
     list_select_related = ("item", "run", "by")

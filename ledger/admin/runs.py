@@ -19,6 +19,7 @@ from retention.models import RetentionPolicy
 
 @admin.register(CleanupRun)
 class CleanupRunAdmin(Columns, runverbs.RunDecisions, ReadOnlyAdmin[CleanupRun]):
+    tenant_path = "tenant__code"
     none_yet = "No run yet: the schedule of each policy opens them."
     list_display = ("key", "state_cell", "policy_cell", "items_cell", "approval_cell", "outcomes_cell")
     list_select_related = ("policy", "opened_by", "authorised_by")

@@ -9,6 +9,7 @@ from ledger.models import ScheduleSlot
 
 @admin.register(ScheduleSlot)
 class ScheduleSlotAdmin(ReadOnlyAdmin[ScheduleSlot]):
+    tenant_path = "policy__tenant__code"
     none_yet = "No slot has come yet: the worker notices them by the schedule of each policy."
     list_display = ("scheduled_for", "policy", "outcome", "run", "reason", "noticed_at")
     list_select_related = ("policy", "run")

@@ -6,14 +6,14 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
-from cleanup_project.base import display, notices
+from cleanup_project.base import display, notices, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.models import User
 from cleanup_project.base.notices import Notice
@@ -27,10 +27,15 @@ from retention.models import StopSwitch
 LISTED_AT_MOST = 200
 REASON_SHOWN = 300  # characters of a reason on top of a page
 SHOWN_AT_MOST = 5  # switches on top of a page, the newest; the rest is a number
+UNDER_WAY = "Might still be executed when it was pressed"
 ABOUT = (
     "In force at once: no request is sent for what you name any more, and only what was on its way may still be executed. "
     "Scans and manifests go on. Only somebody with the right to lift it ends it."
 )
+
+
+# What somebody who decides for some tenants alone may stop: not what others share.
+OWN_SCOPES = [(each.value, each.label) for each in (StopSwitch.Scope.TENANT, StopSwitch.Scope.POLICY)]
 
 
 class PressForm(forms.ModelForm[StopSwitch]):
@@ -42,6 +47,7 @@ class PressForm(forms.ModelForm[StopSwitch]):
 
 @admin.register(StopSwitch)
 class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
+    tenant_path = ""
     none_yet = "Nothing was ever stopped. The link Stop on top of every page does that."
     list_display = ("what", "state", "pressed_by", "pressed_at", "reason", "lifted_by", "lifted_at")
     list_select_related = ("tenant", "bucket", "policy", "pressed_by", "lifted_by")
@@ -53,8 +59,18 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
     fieldsets = (
         (None, {"fields": ("what", "state", "why", "pressed_by", "pressed_at")}),
         ("Lifted", {"fields": ("lifted_by", "lifted_at", "lift_reason")}),
-        ("Might still be executed when it was pressed", {"fields": ("under_way", "claims")}),
+        (UNDER_WAY, {"fields": ("under_way", "claims")}),
     )
+
+    def own(self, rows: QuerySet[StopSwitch], user: User) -> QuerySet[StopSwitch]:
+        """What stops everything or a bucket explains to everybody why nothing goes on."""
+        return rows.filter(pk__in=StopSwitch.objects.seen_by(user.tenants)) if user.tenants else rows
+
+    def get_fieldsets(self, request: HttpRequest, obj: StopSwitch | None = None) -> Any:
+        """The commands of a switch that is nobody's alone are of whatever tenant."""
+        whole = super().get_fieldsets(request, obj)
+        hidden = obj is not None and not tenancy.within([tenancy.code_of(obj)], person(request))
+        return [each for each in whole if each[0] != UNDER_WAY] if hidden else whole
 
     def narrowed(self, request: HttpRequest) -> str | None:
         return "On now" if request.GET.get("lifted_at__isnull") == "True" else None
@@ -108,13 +124,17 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
         return [self.verb_url("lift", self.lift_view), *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: StopSwitch) -> Iterable[Tool]:
-        if obj.lifted_at is None and request.user.has_perm("base.rearm"):
+        own = tenancy.within([tenancy.code_of(obj)], person(request))
+        if own and obj.lifted_at is None and request.user.has_perm("base.rearm"):
             yield Tool("Lift", reverse("admin:retention_stopswitch_lift", args=[obj.pk]))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = PressForm(request.POST or None)
+        if person(request).tenants:
+            del form.fields["bucket"]
+            form.fields["scope"].choices = OWN_SCOPES  # type: ignore[attr-defined]
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             switch = control.press(by=person(request), **values)
@@ -126,7 +146,7 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
             act,
             title="Press the stop switch",
             button="Stop",
-            fieldsets=[(None, {"fields": PressForm.Meta.fields})],
+            fieldsets=[(None, {"fields": tuple(form.fields)})],
             about=ABOUT,
         )
 
@@ -164,8 +184,9 @@ def command_url(pk: int) -> str:
 
 @notices.register
 def switches_on(user: User) -> Iterator[Notice]:
-    """Who has stopped what, since when and why: for everybody, since it explains why nothing goes on."""
-    switches = StopSwitch.objects.active().select_related("tenant", "bucket", "policy", "pressed_by").order_by("-pk")
+    """Who has stopped what, since when and why: for everybody whom it concerns, since it explains why nothing goes on."""
+    concerning = StopSwitch.objects.seen_by(user.tenants) if user.tenants else StopSwitch.objects.all()
+    switches = concerning.active().select_related("tenant", "bucket", "policy", "pressed_by").order_by("-pk")
     found = list(switches[: SHOWN_AT_MOST + 1])
     for each in found[:SHOWN_AT_MOST]:
         who = f"{each.pressed_by or 'the system'} since {each.pressed_at:%Y-%m-%d %H:%M} UTC"

@@ -417,6 +417,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='cleanupcommand',
+            index=models.Index(fields=['tenant', '-id'], name='command_by_tenant'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
             index=models.Index(condition=models.Q(('state', ledger.states.CommandState['DELETED'])), fields=['id'], name='command_unnotified'),
         ),
         migrations.AddIndex(
@@ -550,6 +554,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='cleanupcommand',
             index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(fields=['tenant', '-id'], name='receipt_by_tenant'),
         ),
         migrations.AddIndex(
             model_name='skippeditem',

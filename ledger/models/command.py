@@ -127,6 +127,8 @@ class CleanupCommand(models.Model):
             models.Index(
                 fields=["tenant", "eligible_since"], condition=Q(state=CommandState.READY), name="command_eligible"
             ),
+            # The list of whoever sees some tenants alone.
+            models.Index(fields=["tenant", "-id"], name="command_by_tenant"),
             models.Index(fields=["id"], condition=Q(state=CommandState.DELETED), name="command_unnotified"),
             models.Index(
                 fields=["inspect_due"],

@@ -35,6 +35,8 @@ class Receipt(models.Model):
             models.Index(fields=["run", "id"], name="receipt_by_run"),
             # What was issued lately, which is counted (rollups). Receipts are appended in about the order of their times.
             BrinIndex(fields=["issued_at"], name="receipt_by_time", pages_per_range=32, autosummarize=True),
+            # The list of whoever sees some tenants alone.
+            models.Index(fields=["tenant", "-id"], name="receipt_by_tenant"),
         ]
 
     def __str__(self) -> str:

@@ -14,18 +14,21 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin, Tool
+from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from retention import freshness, losses
 from retention.admin import dispositions
 from retention.admin.dispositions import DispositionPages
 from retention.admin.lifecycle import lifecycle_of
 from retention.admin.listings import Listings
+from retention.buckets import used_by
 from retention.exceptions import RetentionError
 from retention.models import Bucket, CatalogueSync, KeyRule, LifecycleRule, ObjectVersion, Tenant
 from retention.rules import KeyFacts
 from retention.rules_trial import try_rule
 from retention.why import explain, why
 
+LIFECYCLE = "Lifecycle rules of the store"
 KEYS_TRIED = 50
 BUCKETS_LISTED = 200
 LIMITS = ("catalogue_max_age_hours", "shrink_percent")
@@ -33,6 +36,7 @@ LIMITS = ("catalogue_max_age_hours", "shrink_percent")
 
 @admin.register(Tenant)
 class TenantAdmin(SettingsAdmin[Tenant]):
+    tenant_path = "code"
     list_display = ("code", "name", "created_at")
     search_fields = ("code", "name")
     readonly_fields = ("created_at",)
@@ -47,6 +51,7 @@ class LimitsForm(ReasonForm):
 
 @admin.register(Bucket)
 class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
+    tenant_path = ""
     list_display = ("name", "endpoint_url", "region", "versioning", "object_lock", "observed_at", "keys_per_second")
     search_fields = ("name",)
     readonly_fields = (
@@ -66,14 +71,25 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
         ("Pace", {"fields": ("sync_every_hours", "keys_per_second", "settle_seconds", "breaker_percent")}),
         ("Limits: beyond them nothing is destroyed", {"fields": ("catalogue_max_age_hours", "shrink_percent")}),
         ("As observed", {"fields": ("versioning", "object_lock", "observed_at", "created_at")}),
-        ("Lifecycle rules of the store", {"fields": ("lifecycle", "lifecycle_observed_at", "lifecycle_trouble")}),
+        (LIFECYCLE, {"fields": ("lifecycle", "lifecycle_observed_at", "lifecycle_trouble")}),
     )
+
+    def own(self, rows: QuerySet[Bucket], user: User) -> QuerySet[Bucket]:
+        """Buckets are shared: a person sees those in which something is of their tenants."""
+        return rows.filter(pk__in=used_by(user.tenants)) if user.tenants else rows
+
+    def get_fieldsets(self, request: HttpRequest, obj: Bucket | None = None) -> Any:
+        """What lifecycle rules could delete names holds and policies of whatever tenant."""
+        whole = super().get_fieldsets(request, obj)
+        return [each for each in whole if each[0] != LIFECYCLE] if person(request).tenants else whole
 
     @admin.display(description="rules")
     def lifecycle(self, obj: Bucket) -> SafeString | str:
         return lifecycle_of(obj) if obj.pk else display.NOTHING
 
     def tools(self, request: HttpRequest, obj: Bucket) -> Iterable[Tool]:
+        if person(request).tenants:
+            return  # others share the bucket, or may come to
         if request.user.has_perm("base.publish_policy"):
             yield Tool("Change limits", reverse("admin:retention_bucket_limits", args=[obj.pk]))
         if request.user.has_perm("base.review_quarantine") and losses.open_alarms(obj):
@@ -129,19 +145,40 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
         )
 
 
+class BucketFilter(admin.SimpleListFilter):
+    """By bucket, while there are few enough to list."""
+
+    title = "bucket"
+    parameter_name = "bucket"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
+        codes = person(request).tenants
+        rows = used_by(codes) if codes else Bucket.objects.all()
+        return list(rows.order_by("name").values_list("pk", "name")[:BUCKETS_LISTED])
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset.filter(bucket=int(value)) if value and value.isdecimal() else queryset
+
+
 @admin.register(LifecycleRule)
 class LifecycleRuleAdmin(ReadOnlyAdmin[LifecycleRule]):
+    tenant_path = ""
     none_yet = "No listing has found a lifecycle rule at the store."
     list_display = ("rule_id", "bucket", "words", "first_seen_at", "last_seen_at", "ended_at")
     list_select_related = ("bucket",)
     ordering = ("-id",)
     empty_words = {"prefix": "the whole bucket", "ended_at": "still there"}
 
+    def own(self, rows: QuerySet[LifecycleRule], user: User) -> QuerySet[LifecycleRule]:
+        return rows.filter(bucket__in=used_by(user.tenants)) if user.tenants else rows
+
 
 @admin.register(KeyRule)
 class KeyRuleAdmin(SettingsAdmin[KeyRule], VerbPages[KeyRule]):
+    tenant_path = "tenant__code"
     list_display = ("pattern", "bucket", "position", "tenant", "role", "retention_class")
-    list_filter = ("bucket",)
+    list_filter = (BucketFilter,)
     list_select_related = ("bucket", "tenant")
     ordering = ("bucket__name", "position")
 
@@ -202,26 +239,12 @@ def trial_row(rule: KeyRule, key: str, facts: KeyFacts | None) -> tuple[Any, ...
     )
 
 
-class BucketFilter(admin.SimpleListFilter):
-    """By bucket, while there are few enough to list."""
-
-    title = "bucket"
-    parameter_name = "bucket"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
-        return list(Bucket.objects.order_by("name").values_list("pk", "name")[:BUCKETS_LISTED])
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        return queryset.filter(bucket=int(value)) if value and value.isdecimal() else queryset
-
-
 @admin.register(ObjectVersion)
 class ObjectVersionAdmin(DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion]):
+    tenant_path = "tenant__code"
     list_display = ("key", "version_id", "bucket", "size", "stored_at", "tenant", "retention_class", "role", "state")
     list_filter = (BucketFilter,)
     list_select_related = ("bucket", "tenant")
-    ordering = ("bucket_id", "key", "version_id", "incarnation")  # the identity index
     exact_search = ("key",)
     search_help_text = "A whole key, exactly, blanks included: finds every version under it, in any bucket."
     empty_words = {"retention_class": "unclassified", "tenant": "unscheduled"}
@@ -253,6 +276,10 @@ class ObjectVersionAdmin(DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion
         ),
     )
 
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """By the identity index; for who sees some tenants alone by theirs, since others' keys may lie between."""
+        return ("bucket_id", "id") if person(request).tenants else ("bucket_id", "key", "version_id", "incarnation")
+
     def search_exactly(self, queryset: QuerySet[ObjectVersion], term: str) -> QuerySet[ObjectVersion]:
         return queryset & ObjectVersion.objects.with_key(term)
 
@@ -276,6 +303,7 @@ class ObjectVersionAdmin(DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion
 
 @admin.register(CatalogueSync)
 class CatalogueSyncAdmin(ReadOnlyAdmin[CatalogueSync]):
+    tenant_path = ""
     list_display = (
         "started_at",
         "bucket",
@@ -292,3 +320,6 @@ class CatalogueSyncAdmin(ReadOnlyAdmin[CatalogueSync]):
     list_filter = (BucketFilter,)
     ordering = ("-id",)
     empty_words = {"prefix": "the whole bucket", "finished_at": "not finished"}
+
+    def own(self, rows: QuerySet[CatalogueSync], user: User) -> QuerySet[CatalogueSync]:
+        return rows.filter(bucket__in=used_by(user.tenants)) if user.tenants else rows

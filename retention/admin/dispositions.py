@@ -160,6 +160,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(Disposition)
 class DispositionAdmin(VerbPages[Disposition], ReadOnlyAdmin[Disposition]):
+    tenant_path = "tenant__code"
     none_yet = "Nothing was decided about single objects: that begins on the page of the object version."
     list_display = ("kind", "object_version", "says", "reason", "by", "at", "state")
     list_select_related = ("object_version", "by")

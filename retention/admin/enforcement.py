@@ -78,6 +78,7 @@ class EnforcementPages(VerbPages[Any]):
 
 @admin.register(EnforcementRequest)
 class EnforcementRequestAdmin(EnforcementPages, ReadOnlyAdmin[EnforcementRequest]):
+    tenant_path = "tenant__code"
     none_yet = "Nobody has asked for enforcement: every run is a dry run."
     list_display = ("prefix", "bucket", "tenant", "state", "requested_by", "requested_at", "decided_by", "decided_at")
     list_select_related = ("tenant", "bucket", "requested_by", "decided_by")
@@ -151,7 +152,7 @@ class EnforcementRequestAdmin(EnforcementPages, ReadOnlyAdmin[EnforcementRequest
 
     @admin.display(description="prefix")
     def covered(self, obj: EnforcementRequest) -> SafeString | str:
-        return described_prefix(obj.prefix, [obj.bucket_id])
+        return described_prefix(obj.prefix, [obj.bucket_id], obj.tenant_id)
 
     @admin.display(description="reason")
     def why(self, obj: EnforcementRequest) -> str:
@@ -166,6 +167,7 @@ class EnforcementRequestAdmin(EnforcementPages, ReadOnlyAdmin[EnforcementRequest
 
 @admin.register(Enforcement)
 class EnforcementAdmin(EnforcementPages, ReadOnlyAdmin[Enforcement]):
+    tenant_path = "tenant__code"
     none_yet = "Enforcement is on nowhere: every run is a dry run. One person asks for it, another approves."
     list_display = (
         "prefix", "bucket", "tenant", "state", "requested_by", "approved_by", "switched_on_at", "switched_off_at",
@@ -206,7 +208,7 @@ class EnforcementAdmin(EnforcementPages, ReadOnlyAdmin[Enforcement]):
 
     @admin.display(description="prefix")
     def covered(self, obj: Enforcement) -> SafeString | str:
-        return described_prefix(obj.prefix, [obj.bucket_id])
+        return described_prefix(obj.prefix, [obj.bucket_id], obj.tenant_id)
 
     @admin.display(description="reason")
     def why(self, obj: Enforcement) -> str:

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
-from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
+from cleanup_project.base.verbpages import ReasonForm, VerbPages, offered, person
 from retention import events
 from retention.admin.scope import ScopeColumns, ScopeForm, scope_fields
 from retention.exceptions import RetentionError
@@ -54,6 +54,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(RetentionEvent)
 class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin[RetentionEvent]):
+    tenant_path = "tenant__code"
     none_yet = "No event was posted: what waits for one is kept."
     list_display = ("__str__", "reference", "tenant", "occurred_at", "started", "posted_by", "posted_at", "state")
     list_select_related = ("tenant", "posted_by")
@@ -94,7 +95,7 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
         """The form, then what it would start, then the event: only exactly what was looked at is posted."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = EventForm(request.POST or None)
+        form = offered(EventForm(request.POST or None), request)
         if request.method == "POST" and form.is_valid():
             looked_at = fingerprint(form.cleaned_data)
             if request.POST.get("looked_at") != looked_at:

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import clock, display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
-from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
+from cleanup_project.base.verbpages import ReasonForm, VerbPages, offered, person
 from retention import coverage, holds, releases
 from retention.admin.lifecycle import lifecycle_against
 from retention.admin.register import register_view
@@ -60,6 +60,7 @@ class ReleaseRequestForm(ReasonForm):
 
 @admin.register(LegalHold)
 class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold]):
+    tenant_path = "tenant__code"
     none_yet = "No legal hold was ever placed."
     list_display = ("matter", "title", "custodian", "tenant", "covered", "placed_by", "placed_at", "state")
     list_select_related = ("tenant", "placed_by")
@@ -154,7 +155,7 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = HoldForm(request.POST or None)
+        form = offered(HoldForm(request.POST or None), request)
         about = "In force at once, for present and for later objects. Its release takes two people."
         title, button, template = "Place a legal hold", "Place hold", "admin/retention/legalhold/place.html"
         if "_count" in request.POST:
@@ -201,6 +202,7 @@ def number_of(number: int, whole: bool) -> str:
 class HoldPrefixAdmin(ReadOnlyAdmin[HoldPrefix]):
     """The lookup table of holds, for whoever checks it."""
 
+    tenant_path = "hold__tenant__code"
     list_display = ("prefix", "bucket", "hold")
     list_select_related = ("bucket", "hold")
     ordering = ("bucket_id", "prefix", "hold_id")

@@ -13,6 +13,7 @@ from django.utils.html import format_html
 
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import RecordAdmin
+from cleanup_project.base.verbpages import offered, person
 from retention import listings
 from retention.eligibility import WORDS
 from retention.listings import Turn
@@ -92,7 +93,8 @@ class Listings(RecordAdmin[ObjectVersion]):
     ) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        asked = form(request.GET or None)
+        asked = offered(form(request.GET or None), request)
+        asked.fields["tenant"].required |= bool(person(request).tenants)
         turn = look(asked.cleaned_data) if asked.is_valid() else None
         context = {
             **self.admin_site.each_context(request),

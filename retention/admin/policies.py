@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import display, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin
 from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import person
@@ -131,6 +131,7 @@ def policy_state(policy: RetentionPolicy, published: Sequence[PolicyRevision]) -
 class RetentionPolicyAdmin(PolicyDecisions, ReadOnlyAdmin[RetentionPolicy]):
     """Columns besides the code speak of the newest published revision."""
 
+    tenant_path = "tenant__code"
     none_yet = "No policy yet: every object is unscheduled, and nothing is destroyed."
     list_display = ("code", "tenant", "title", "trigger", "period", "effective_from", "schedule", "state")
     list_select_related = ("tenant",)
@@ -242,6 +243,7 @@ def revision_state(revision: Any) -> SafeString:
 
 @admin.register(PolicyRevision)
 class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyRevision]):
+    tenant_path = "tenant__code"
     none_yet = "No revision yet: draft the first from the page of its policy."
     list_display = (
         "__str__", "title", "trigger", "period", "in_force_from", "state", "author", "published_by", "published_at",
@@ -352,7 +354,8 @@ class PolicyRevisionAdmin(ScopeColumns, RevisionDecisions, ReadOnlyAdmin[PolicyR
 def draft_initial(request: HttpRequest) -> dict[str, Any]:
     """What a draft begins with: an earlier revision's fields, but for those that must be chosen anew."""
     earlier, policy = request.GET.get("from", ""), request.GET.get("policy", "")
-    found = PolicyRevision.objects.filter(pk=int(earlier)).first() if earlier.isdecimal() else None
+    seen = tenancy.scoped(PolicyRevision.objects.all(), person(request), "tenant__code")
+    found = seen.filter(pk=int(earlier)).first() if earlier.isdecimal() else None
     if found is None:
         return {"policy": policy} if policy.isdecimal() else {}
     chosen_anew = {"effective_from"}

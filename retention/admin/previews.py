@@ -26,6 +26,7 @@ SHOWN = 5
 
 @admin.register(ImpactPreview)
 class ImpactPreviewAdmin(ReadOnlyAdmin[ImpactPreview]):
+    tenant_path = "revision__tenant__code"
     none_yet = "No draft was previewed: that begins on the page of the draft."
     list_display = ("__str__", "status", "as_of", "requested_by", "finished_at")
     list_select_related = ("revision__policy", "requested_by")

@@ -46,7 +46,7 @@ def register_view(request: HttpRequest) -> HttpResponseBase:
         try:
             if request.GET.get("format") == "csv":
                 return csv_response(as_of, register.export(as_of, by=by))
-            entries = register.register(as_of)
+            entries = register.register(as_of, by=by)
         except RetentionError as refusal:
             form.add_error("as_of", str(refusal))
     context = {

@@ -43,6 +43,7 @@ class ApprovalForm(DecisionForm):
 
 @admin.register(HoldRelease)
 class HoldReleaseAdmin(VerbPages[HoldRelease], ReadOnlyAdmin[HoldRelease]):
+    tenant_path = "hold__tenant__code"
     none_yet = "Nobody has asked for the release of a hold: that begins on the page of the hold."
     list_display = ("hold", "requested_by", "requested_at", "reason", "state", "decided_by", "decided_at")
     list_select_related = ("hold", "requested_by", "decided_by")

@@ -100,7 +100,7 @@ class ScopeColumns:
 
     @admin.display(description="prefixes")
     def covered_prefixes(self, obj: Scoped) -> SafeString:
-        return display.bullets(described_prefix(prefix, obj.bucket_ids) for prefix in obj.prefixes)
+        return display.bullets(described_prefix(prefix, obj.bucket_ids, obj.tenant_id) for prefix in obj.prefixes)
 
     @admin.display(description="retention classes")
     def classes(self, obj: Scoped) -> SafeString:
@@ -111,15 +111,17 @@ def described_class(name: str) -> SafeString | str:
     return {ANY_CLASS: "any class", "": "unclassified"}.get(name) or display.exact(name)
 
 
-def described_prefix(prefix: str, bucket_ids: Sequence[int]) -> SafeString | str:
-    """A prefix; where it does not end a folder, also the names that it matches, since it may be meant as one."""
+def described_prefix(prefix: str, bucket_ids: Sequence[int], tenant_id: int) -> SafeString | str:
+    """A prefix; where it does not end a folder, also what it matches of the tenant's, since it may be meant as one."""
     if not prefix:
         return "the whole bucket"
     if prefix.endswith("/"):
         return display.exact(prefix)
-    names = sorted(set(names_under(prefix, bucket_ids)))
+    found = set(names_under(prefix, bucket_ids))
+    names = sorted(name for name, owner in found if owner == tenant_id)
     if not names:
-        return format_html("{} – no / at its end; nothing in the catalogue begins with it", display.exact(prefix))
+        words = "other tenants' keys begin with it as well" if found else "nothing in the catalogue begins with it"
+        return format_html("{} – no / at its end; {}", display.exact(prefix), words)
     shown = format_html_join(", ", "{}", ((display.exact(name),) for name in names[:SIBLINGS_SHOWN]))
     more = " and more" if len(names) > SIBLINGS_SHOWN else ""
     return format_html(
@@ -127,19 +129,21 @@ def described_prefix(prefix: str, bucket_ids: Sequence[int]) -> SafeString | str
     )
 
 
-def names_under(prefix: str, bucket_ids: Iterable[int]) -> Iterator[str]:
-    """The first folders and objects that begin with the prefix, by skipping along the identity index."""
+def names_under(prefix: str, bucket_ids: Iterable[int]) -> Iterator[tuple[str, int | None]]:
+    """(name, tenant of the first in it): the first folders and objects that begin with the prefix, by skipping along the
+    identity index."""
     end = successor(prefix)
     for bucket_id in bucket_ids:
         start: str | None = prefix
         for _ in range(SIBLINGS_SHOWN + 1):
             rows = ObjectVersion.objects.filter(bucket=bucket_id, key__gte=start)
             within = rows.filter(key__lt=end) if end is not None else rows
-            key = within.order_by("key").values_list("key", flat=True).first()
-            if key is None:
+            first = within.order_by("key").values_list("key", "tenant_id").first()
+            if first is None:
                 break
+            key, owner = first
             folder = key[: key.find("/", len(prefix)) + 1]
-            yield folder or key
+            yield folder or key, owner
             start = successor(folder) if folder else key + "\x01"  # no key holds NUL, so nothing is skipped
             if start is None:
                 break

@@ -477,6 +477,10 @@ class Migration(migrations.Migration):
             model_name='objectversion',
             index=models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['parked_by', 'id'], name='parked'),
         ),
+        migrations.AddIndex(
+            model_name='objectversion',
+            index=models.Index(fields=['tenant', 'bucket', 'id'], name='versions_of_tenant'),
+        ),
         migrations.AddConstraint(
             model_name='objectversion',
             constraint=models.UniqueConstraint(fields=('bucket', 'key', 'version_id', 'incarnation'), name='object_version_identity'),

@@ -30,6 +30,10 @@ class Tenant(models.Model):
     def __str__(self) -> str:
         return self.code
 
+    @property
+    def owner(self) -> str:
+        return self.code
+
 
 class Bucket(models.Model):
     """One bucket of an S3-compatible store. Credentials are named by profile and never stored here."""
@@ -308,6 +312,8 @@ class ObjectVersion(models.Model):
             ),
             # What was destroyed since an event was posted (retention/events.py).
             models.Index(fields=["tenant", "gone_at"], condition=Q(gone_reason="destroyed"), name="destroyed_since"),
+            # The list of whoever sees some tenants alone; and whether anything of a tenant was ever in a bucket.
+            models.Index(fields=["tenant", "bucket", "id"], name="versions_of_tenant"),
             # What a released hold had parked.
             models.Index(fields=["parked_by", "id"], condition=Q(parked_by__isnull=False), name="parked"),
         ]

@@ -28,6 +28,11 @@ class StopSwitchQuerySet(models.QuerySet["StopSwitch"]):
     def active(self) -> "StopSwitchQuerySet":
         return self.filter(lifted_at=None)
 
+    def seen_by(self, codes: Collection[str]) -> "StopSwitchQuerySet":
+        """Those that stop something of these tenants, theirs alone or not."""
+        own = Q(tenant__code__in=codes) | Q(policy__tenant__code__in=codes)
+        return self.filter(own | Q(scope__in=[StopSwitch.Scope.EVERYTHING, StopSwitch.Scope.BUCKET]))
+
     def concerning(self, tenant_id: int, policy_id: int, bucket_ids: Collection[int]) -> "StopSwitchQuerySet":
         """Those that stop a command of this tenant and policy with targets in these buckets."""
         named = Q(tenant=tenant_id) | Q(policy=policy_id) | Q(bucket__in=bucket_ids)
@@ -92,6 +97,11 @@ class StopSwitch(models.Model):
         if self.scope == self.Scope.EVERYTHING:
             return "everything"
         return f"{self.scope} {self.tenant or self.bucket or self.policy}"
+
+    @property
+    def owner(self) -> Tenant | None:
+        """Whose alone it stops; everything and a bucket are nobody's alone."""
+        return self.policy.tenant if self.policy else self.tenant
 
     def clean(self) -> None:
         errors: dict[str, str] = {}

@@ -172,22 +172,22 @@ def test_the_register_says_what_was_known_then(
     releases.approve(release=asked, by=second, reason="Confirmed", matter=hold.matter)
     hold.refresh_from_db()
     later = world.hold(tenant, bucket, "b/", by=compliance)
-    assert register.register(before) == []
-    (entry,) = register.register(hold.placed_at)
+    assert register.register(before, by=compliance) == []
+    (entry,) = register.register(hold.placed_at, by=compliance)
     assert (entry.hold, entry.state) == (hold, "in force")
-    (entry,) = register.register(while_asked)
+    (entry,) = register.register(while_asked, by=compliance)
     assert (entry.state, entry.requested, entry.release) == ("in force, release requested", asked, None)
     assert hold.released_at is not None
-    (entry,) = register.register(hold.released_at)
+    (entry,) = register.register(hold.released_at, by=compliance)
     assert (entry.state, entry.release, entry.requested) == ("released", asked, None)
-    assert [each.hold for each in register.register(clock.now())] == [hold, later]
+    assert [each.hold for each in register.register(clock.now(), by=second)] == [hold, later]
     with pytest.raises(RetentionError, match="a time that has passed"):
-        register.register(clock.now() + timedelta(days=1))
+        register.register(clock.now() + timedelta(days=1), by=compliance)
 
 
 def test_a_denied_request_leaves_the_register_at_in_force(hold: LegalHold, asked: HoldRelease, second: User) -> None:
     releases.deny(release=asked, by=second, reason="No")
-    assert [each.state for each in register.register(clock.now())] == ["in force"]
+    assert [each.state for each in register.register(clock.now(), by=second)] == ["in force"]
 
 
 def test_the_register_is_downloaded_exactly_and_on_record(

@@ -295,13 +295,13 @@ def test_they_are_counted_by_endpoint_and_state_up_to_one_jobs_worth(
     die(*rows[:3])
     deliver(rows[3])
     chosen = Chosen(ids=tuple(each.pk for each in rows))
-    counted = redelivery.count(chosen)
+    counted = redelivery.count(chosen, by=operator)
     assert sorted(counted.by_place, key=lambda each: (each[0].pk, each[1])) == [
         (one, "dead", 2), (one, "pending", 1), (two, "dead", 1), (two, "delivered", 1), (two, "pending", 1),
     ]  # fmt: skip
     assert (counted.total, counted.whole) == (6, True)
     monkeypatch.setattr(jobs, "MOST", 4)
-    assert not redelivery.count(chosen).whole
+    assert not redelivery.count(chosen, by=operator).whole
 
 
 def test_a_job_sends_all_that_were_chosen_and_says_what_became_of_each(operator: User) -> None:
@@ -389,7 +389,7 @@ def test_a_hundred_thousand_are_frozen_and_counted(operator: User) -> None:
     endpoint(operator)
     tell(notice("seed", "seed"))
     many(100_000)
-    counted = redelivery.count(Chosen(state="dead"))
+    counted = redelivery.count(Chosen(state="dead"), by=operator)
     assert (counted.total, counted.whole) == (100_000, True)
     job = redelivery.redeliver_all(
         chosen=Chosen(state="dead"), expected=100_000, token=uuid4(), by=operator, reason=WHY, rate=1000

@@ -37,6 +37,7 @@ def named_events(term: str) -> list[int]:
 
 @admin.register(OutboxEvent)
 class OutboxEventAdmin(ReadOnlyAdmin[OutboxEvent]):
+    tenant_path = "tenant"
     list_display = ("event_id", "type", "tenant", "subject", "sequence", "emitted_at", "settled_at")
     ordering = ("-id",)
     search_help_text = "An event id or a command key, exactly."
@@ -65,6 +66,7 @@ class OutboxEventAdmin(ReadOnlyAdmin[OutboxEvent]):
 
 @admin.register(Delivery)
 class DeliveryAdmin(RedeliveryPages, ReadOnlyAdmin[Delivery]):
+    tenant_path = "tenant"
     list_display = (
         "event", "endpoint", "round_words", "state_pill", "next_attempt", "attempts", "last_status", "last_class",
         "finished_at",
@@ -124,6 +126,7 @@ class DeliveryAdmin(RedeliveryPages, ReadOnlyAdmin[Delivery]):
 
 @admin.register(DeliveryAttempt)
 class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
+    tenant_path = "endpoint__tenant"
     list_display = ("delivery", "endpoint", "number", "started_at", "outcome_pill", "milliseconds", "url", "error")
     list_select_related = ("delivery", "endpoint")
     ordering = ("-id",)

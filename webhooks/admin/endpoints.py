@@ -53,6 +53,7 @@ def traffic_of(obj: Endpoint) -> Traffic:
 
 @admin.register(Endpoint)
 class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
+    tenant_path = "tenant"
     none_yet = "No endpoint yet: nobody is told what happens."
     list_display = ("name", "tenant", "state", "health", "oldest_due", "pending", "succeeded", "failed")
     ordering = ("tenant", "name")
@@ -113,6 +114,8 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = EndpointForm(request.POST or None)
+        if codes := person(request).tenants:
+            form.fields["tenant"] = forms.ChoiceField(choices=[(code, code) for code in codes], label="Tenant")
         if request.method == "POST" and form.is_valid():
             try:
                 endpoint, secret = endpoints.create(by=person(request), **form.cleaned_data)

@@ -18,10 +18,10 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import clock, display, jobs
+from cleanup_project.base import clock, display, jobs, tenancy
 from cleanup_project.base.models import FASTEST_JOB
 from cleanup_project.base.signin import proof
-from cleanup_project.base.verbpages import Fieldsets, ReasonForm, VerbPages, person
+from cleanup_project.base.verbpages import Fieldsets, ReasonForm, VerbPages, offered, person
 from webhooks import redelivery
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, OutboxEvent
@@ -59,7 +59,8 @@ class EndpointFilter(admin.SimpleListFilter):
     parameter_name = "endpoint"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(str(each.pk), display.named(each)) for each in Endpoint.objects.all()]
+        seen = tenancy.scoped(Endpoint.objects.all(), request.user, "tenant")
+        return [(str(each.pk), display.named(each)) for each in seen]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         number = self.value()
@@ -77,7 +78,8 @@ class SeenFilter(admin.SimpleListFilter):
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        seen = set(self.newest().order_by("-pk").values_list(self.field, flat=True)[:SEEN])
+        rows = tenancy.scoped(self.newest(), request.user, "tenant")
+        seen = set(rows.order_by("-pk").values_list(self.field, flat=True)[:SEEN])
         asked = request.GET.get(str(self.parameter_name))
         return [(value, value.replace("_", " ")) for value in sorted(seen | {asked}, key=str) if value]
 
@@ -229,10 +231,10 @@ class RedeliveryPages(VerbPages[Delivery]):
         if not self.has_operate_permission(request):
             raise PermissionDenied
         posted = request.method == "POST"
-        which = ChosenForm(request.POST if posted else request.GET)
+        which = offered(ChosenForm(request.POST if posted else request.GET), request)
         form: forms.Form = which
         if posted and "_count" not in request.POST:
-            form = RedeliverForm(request.POST)
+            form = offered(RedeliverForm(request.POST), request)
             if form.is_valid():
                 if form.cleaned_data["expected"] > TYPED_ABOVE and (asked := proof.ask(request)):
                     return asked
@@ -242,9 +244,9 @@ class RedeliveryPages(VerbPages[Delivery]):
                     form.add_error(None, str(refusal))
         elif which.is_valid():
             kept = {name: request.POST[name] for name in ("reason", "rate") if name in request.POST}
-            form = RedeliverForm(initial=which.cleaned_data | kept)
+            form = offered(RedeliverForm(initial=which.cleaned_data | kept), request)
         else:
-            form = RedeliverForm(which.data)
+            form = offered(RedeliverForm(which.data), request)
         return self.confirmation(request, form, which)
 
     def begin(self, request: HttpRequest, chosen: Chosen, values: dict[str, Any]) -> HttpResponse:
@@ -262,7 +264,7 @@ class RedeliveryPages(VerbPages[Delivery]):
         if which.is_valid() and (which.cleaned_data["ids"] or which.cleaned_data["state"]):
             chosen = which.chosen()
             try:
-                counted = redelivery.count(chosen)
+                counted = redelivery.count(chosen, by=person(request))
             except OperationalError:
                 context["why_not"] = "Counting them takes too long: narrow what is chosen."
             else:

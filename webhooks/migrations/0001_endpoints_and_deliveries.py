@@ -277,6 +277,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='outboxevent',
+            index=models.Index(fields=['tenant', '-id'], name='event_by_tenant'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxevent',
             index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['emitted_at'], name='event_by_time', pages_per_range=32),
         ),
         migrations.AddConstraint(
@@ -302,6 +306,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='delivery',
             index=models.Index(condition=models.Q(('state', 'pending')), fields=['endpoint', 'due_at', 'id'], name='delivery_due'),
+        ),
+        migrations.AddIndex(
+            model_name='delivery',
+            index=models.Index(fields=['tenant', '-id'], name='delivery_by_tenant'),
         ),
         migrations.AddIndex(
             model_name='delivery',

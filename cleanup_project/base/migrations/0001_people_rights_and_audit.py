@@ -68,6 +68,7 @@ class Migration(migrations.Migration):
                 ('subject_type', models.CharField(max_length=64)),
                 ('subject_id', models.CharField(max_length=64)),
                 ('subject_label', models.TextField()),
+                ('tenant', models.CharField(blank=True, default='', help_text='Of the subject; empty where no single tenant owns it.', max_length=63)),
                 ('reason', models.TextField(blank=True)),
                 ('before', models.JSONField(default=dict)),
                 ('after', models.JSONField(default=dict)),
@@ -77,7 +78,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'audit event',
                 'ordering': ['-id'],
-                'indexes': [models.Index(fields=['subject_type', 'subject_id', '-id'], name='audit_subject'), models.Index(fields=['actor', '-id'], name='audit_actor')],
+                'indexes': [models.Index(fields=['subject_type', 'subject_id', '-id'], name='audit_subject'), models.Index(fields=['actor', '-id'], name='audit_actor'), models.Index(condition=models.Q(('tenant', ''), _negated=True), fields=['tenant', '-id'], name='audit_tenant'), models.Index(fields=['action', '-id'], name='audit_action', opclasses=['varchar_pattern_ops', 'int8_ops']), models.Index(fields=['-at', '-id'], name='audit_at'), models.Index(condition=models.Q(('request_id', ''), _negated=True), fields=['request_id'], name='audit_request')],
             },
         ),
         migrations.CreateModel(
@@ -110,6 +111,7 @@ class Migration(migrations.Migration):
                 ('subject_type', models.CharField(max_length=64)),
                 ('subject_id', models.CharField(max_length=64)),
                 ('subject_label', models.TextField()),
+                ('tenant', models.CharField(blank=True, default='', help_text='Of the subject; empty where no single tenant owns it.', max_length=63)),
                 ('message', models.TextField(help_text='What is wrong, with its numbers, and what to do.')),
                 ('raised_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('noticed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When it was last found to be so.')),
@@ -129,6 +131,7 @@ class Migration(migrations.Migration):
                 ('selection', models.TextField(help_text='What was chosen, in words.')),
                 ('reason', models.TextField()),
                 ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('tenants', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), blank=True, default=list, help_text='Its items are of these tenants: those of whoever made it; empty: of any.', size=None)),
                 ('token', models.UUIDField(help_text='Of the form: sent twice, it makes one job.', unique=True)),
                 ('details', models.JSONField(default=dict, help_text='What else its verb is told.')),
                 ('lanes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, help_text='At most one job of its kind is open in each of these.', size=None)),

@@ -12,10 +12,10 @@ CREATE TRIGGER guard_job BEFORE UPDATE ON base_bulkjob FOR EACH ROW
         -- The set is counted once, in the transaction that froze it.
         OR (OLD.total <> 0 AND OLD.total <> NEW.total)
         OR (OLD.id, OLD.kind, OLD.subject_type, OLD.selection, OLD.reason, OLD.requested_by_id, OLD.requested_at, OLD.token,
-            OLD.details, OLD.lanes)
+            OLD.details, OLD.lanes, OLD.tenants)
             IS DISTINCT FROM (
                 NEW.id, NEW.kind, NEW.subject_type, NEW.selection, NEW.reason, NEW.requested_by_id, NEW.requested_at, NEW.token,
-                NEW.details, NEW.lanes)
+                NEW.details, NEW.lanes, NEW.tenants)
     )
     EXECUTE FUNCTION guard_bulk();
 ALTER TABLE base_bulkjob ENABLE ALWAYS TRIGGER guard_job;
