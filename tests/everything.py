@@ -18,7 +18,7 @@ from webhooks.redelivery import Chosen
 
 
 def build_everything() -> None:
-    """A command that went through quarantine and left a receipt, among others."""
+    """A command that went through quarantine and left a receipt, among others, and one that is there still."""
     acting = build()
     endpoint, _secret = endpoints.create(
         tenant="acme", name="archive", url="https://archive.example/", event_types=["media.deleted"],
@@ -49,6 +49,7 @@ def build_everything() -> None:
     redelivery.redeliver_all(
         chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
     )
+    dead(acting, "clips/still-dead")
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"

@@ -9,6 +9,7 @@ from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
+from django.forms import CheckboxSelectMultiple
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
@@ -59,7 +60,7 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     tenant_path = ""
     list_display = ("username", "email", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "is_superuser", "groups")
-    filter_horizontal = ("groups",)
+    filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("username", "password")}),
@@ -88,6 +89,10 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> list[Any]:
         kept = () if request.user.is_superuser else ("is_superuser",)
         return [*super().get_readonly_fields(request, obj), *kept]
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Roles are few: all of them with a box each."""
+        return super().formfield_for_manytomany(db_field, request, widget=CheckboxSelectMultiple, **kwargs)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         with transaction.atomic():

@@ -173,9 +173,14 @@ def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
 
 
 @cache  # the admin compares columns by identity
-def column(field: models.Field[Any, Any], empty: str = NOTHING) -> str | Callable[[models.Model], Any]:
-    """The field as an admin column: its name where Django shows it well, else a callable."""
-    show = presentation(field)
+def column(
+    field: models.Field[Any, Any], empty: str = NOTHING, linked: bool = True
+) -> str | Callable[[models.Model], Any]:
+    """The field as an admin column: its name where Django shows it well, else a callable.
+
+    Not `linked`: another row is named, and not linked to, since the whole cell is a link already.
+    """
+    show = named if isinstance(field, models.ForeignKey) and not linked else presentation(field)
     if show is None:
         return field.name
 

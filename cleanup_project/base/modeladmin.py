@@ -80,7 +80,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
     def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return False
 
-    def presented(self, name: Any) -> Any:
+    def presented(self, name: Any, *, linked: bool = True) -> Any:
         """A model field by its presentation (`base.display`); anything else as it is."""
         if isinstance(name, tuple):
             return tuple(self.presented(each) for each in name)
@@ -92,10 +92,12 @@ class RecordAdmin(admin.ModelAdmin[M]):
             return name
         if not isinstance(field, Field):
             return name
-        return display.column(field, self.empty_words.get(name, display.NOTHING))
+        return display.column(field, self.empty_words.get(name, display.NOTHING), linked)
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [self.presented(name) for name in self.list_display]
+        """The first column leads to the row, and so to nothing else."""
+        first, *rest = self.list_display
+        return [self.presented(first, linked=False), *(self.presented(name) for name in rest)]
 
     def get_list_display_links(self, request: HttpRequest, list_display: Sequence[Any]) -> list[Any]:
         return list(list_display[:1])
@@ -171,7 +173,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
         headings = ("When", "Who", "Action", "Reason", "Before", "After")
         context = {
             **self.admin_site.each_context(request),
-            "title": "History",
+            "title": f"{capfirst(self.opts.verbose_name)}: history",
             "subtitle": display.visible(str(obj)),
             "opts": self.opts,
             "original": obj,

@@ -6,6 +6,7 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from cleanup_project.base.lists import ABOUT
@@ -144,10 +145,10 @@ class Site(AdminSite):
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         return super().each_context(request) | {"tasks": tasks(self, request)}
 
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         return super().index(request, {"records": records(self, request)} | (extra_context or {}))
 
-    def app_index(
+    def app_index(  # type: ignore[override]
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """People look for a task; which application it belongs to is of no interest to them."""

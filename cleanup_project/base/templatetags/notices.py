@@ -32,7 +32,7 @@ def noticed(context: dict[str, Any]) -> list[asked.Notice]:
         return []
     request: Any = context["request"]
     if not hasattr(request, "noticed"):
-        request.noticed = list(asked.notices(user))
+        request.noticed = sorted(asked.notices(user), key=lambda each: each.level != "stop")
     found: list[asked.Notice] = request.noticed
     return found
 

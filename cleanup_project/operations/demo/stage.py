@@ -21,7 +21,7 @@ from django.core.management.base import CommandError
 from django.db import connection, transaction
 from django.utils import timezone
 
-from cleanup_project.base import queue
+from cleanup_project.base import postgres, queue
 from cleanup_project.operations import servers
 from cleanup_project.operations.demo import dataset, scene, store
 from cleanup_project.operations.demo.receiver import receiver
@@ -53,6 +53,25 @@ class Played:
     listed: dict[store.Name, ListedVersion]
     runs: list[CleanupRun]
     log: Path
+
+
+def use(folder: Path) -> None:
+    """Start again with the demo's own settings, which its processes inherit, where they are not the present ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        "ONE_CLUSTER": "1",
+        "HTTPS": "0",
+        "WEBHOOK_ALLOW_HTTP": "1",
+        "WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
+        "MFA_REQUIRED": "0",
+    }
+    if settings.EMBEDDED_DATABASE:
+        wanted["DATA_DIR"] = str(folder)
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        sys.stdout.flush()
+        os.environ.update(wanted)
+        postgres.leave()
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
 
 
 def empty_database() -> None:
@@ -184,7 +203,7 @@ def child(arguments: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
         [sys.executable, *arguments],
         cwd=settings.BASE_DIR,
-        env=os.environ | {"DATA_DIR": str(settings.DATA_DIR), "HTTPS": "0", "LOG_LEVEL": "WARNING"},
+        env=os.environ | {"DATA_DIR": str(settings.DATA_DIR), "LOG_LEVEL": "WARNING"},
         start_new_session=True,
     )
 

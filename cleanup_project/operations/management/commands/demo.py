@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import signal
 import sys
 import threading
@@ -12,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.base import postgres
 from cleanup_project.operations import servers
 from cleanup_project.operations.demo import check, s3, scene, stage
 
@@ -33,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = (options["data"] or settings.BASE_DIR / ".data" / "demo").resolve()
-        self.use(folder)
+        stage.use(folder)
         for name in ("", "werkzeug"):
             logging.getLogger(name).setLevel(logging.WARNING)
         out = self.stderr if options["check"] else self.stdout
@@ -61,23 +59,6 @@ class Command(BaseCommand):
                     say(f"  {line}")
                 stop.wait()
         self.stdout.write("Stopped.")
-
-    def use(self, folder: Path) -> None:
-        """Start again with the demo's own settings, which its processes inherit, where they are not the present ones."""
-        folder.mkdir(parents=True, exist_ok=True)
-        wanted = {
-            "ONE_CLUSTER": "1",
-            "WEBHOOK_ALLOW_HTTP": "1",
-            "WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
-            "MFA_REQUIRED": "0",
-        }
-        if settings.EMBEDDED_DATABASE:
-            wanted["DATA_DIR"] = str(folder)
-        if any(os.environ.get(name) != value for name, value in wanted.items()):
-            sys.stdout.flush()
-            os.environ.update(wanted)
-            postgres.leave()
-            os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - ourselves
 
     def welcome(self, url: str, played: stage.Played) -> str:
         people = "\n".join(f"    {name:14} {role}" for name, role in scene.PEOPLE.items())
