@@ -54,7 +54,7 @@ def times() -> list[Sample]:
 
 
 def latencies() -> list[Sample]:
-    """From an event to the first request of a delivery and to its acknowledgement, within `rollups.ERROR`; the longest exactly.
+    """From an event to the first request of a delivery and to its acknowledgement, within `rollups.ERROR`; the longest exact.
 
     Of minutes that have closed and been counted; none where nothing was sent or acknowledged. Redeliveries are left out.
     """

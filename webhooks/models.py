@@ -408,6 +408,10 @@ class DeliveryAttempt(Exchange):
             models.Index(
                 fields=["endpoint", "-finished_at"], condition=Q(finished_at__isnull=False), name="attempt_answers"
             ),
+            # What failed in one way, lately.
+            models.Index(
+                fields=["failure_class", "-finished_at", "-id"], condition=~Q(failure_class=""), name="attempt_failed"
+            ),
         ]
 
     def __str__(self) -> str:

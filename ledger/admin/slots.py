@@ -13,6 +13,8 @@ class ScheduleSlotAdmin(ReadOnlyAdmin[ScheduleSlot]):
     none_yet = "No slot has come yet: the worker notices them by the schedule of each policy."
     list_display = ("scheduled_for", "policy", "outcome", "run", "reason", "noticed_at")
     list_select_related = ("policy", "run")
+    list_filter = ("outcome",)
+    lookups = frozenset({"scheduled_for__gte"})
     ordering = ("-id",)
     exact_search = ("policy",)
     search_help_text = "A policy code, exactly."

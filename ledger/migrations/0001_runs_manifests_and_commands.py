@@ -521,7 +521,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='manifestpart',
-            constraint=models.UniqueConstraint(fields=('run', 'number'), name='part_number'),
+            constraint=models.UniqueConstraint(fields=('run', 'number'), include=('oldest',), name='part_number'),
         ),
         migrations.AddConstraint(
             model_name='manifestpart',

@@ -29,7 +29,7 @@ class ManifestPart(models.Model):
         verbose_name = "manifest part"
         ordering = ["run", "number"]
         constraints = [
-            models.UniqueConstraint(fields=["run", "number"], name="part_number"),
+            models.UniqueConstraint(fields=["run", "number"], include=["oldest"], name="part_number"),
             models.CheckConstraint(condition=Q(item_count__lte=1000, read__lte=1000), name="part_size"),
         ]
 

@@ -129,6 +129,7 @@ class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
     tenant_path = "endpoint__tenant"
     list_display = ("delivery", "endpoint", "number", "started_at", "outcome_pill", "milliseconds", "url", "error")
     list_select_related = ("delivery", "endpoint")
+    lookups = frozenset({"failure_class", "finished_at__gte"})
     ordering = ("-id",)
     exact_search = ("delivery",)
     search_help_text = "An event id or a command key, exactly."
@@ -143,6 +144,13 @@ class DeliveryAttemptAdmin(ReadOnlyAdmin[DeliveryAttempt]):
     def search_exactly(self, queryset: QuerySet[DeliveryAttempt], term: str) -> QuerySet[DeliveryAttempt]:
         named = Delivery.objects.filter(event__in=named_events(term))
         return queryset.filter(delivery__in=list(named.values_list("pk", flat=True)))
+
+    def narrowed(self, request: HttpRequest) -> str | None:
+        kind = request.GET.get("failure_class")
+        return f"Class {display.visible(kind.replace('_', ' '))}" if kind else None
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("-finished_at", "-id") if "failure_class" in request.GET else ("-id",)
 
     @admin.display(description="outcome")
     def outcome_pill(self, obj: DeliveryAttempt) -> SafeString:

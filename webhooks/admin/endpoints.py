@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -15,7 +16,7 @@ from django.utils.safestring import SafeString
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import LargeChangeList, ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, add_errors, person
-from webhooks import endpoints, pings, secrets
+from webhooks import endpoints, pings, secrets, vitals
 from webhooks.admin import endpointwords as words
 from webhooks.admin.endpointforms import (
     CHANGEABLE,
@@ -51,11 +52,25 @@ def traffic_of(obj: Endpoint) -> Traffic:
     return found
 
 
+class TroubleFilter(admin.SimpleListFilter):
+    title = "trouble"
+    parameter_name = "trouble"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "in trouble"), ("no", "well, or retired")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return (
+            queryset.filter(vitals.TROUBLE if self.value() == "yes" else ~vitals.TROUBLE) if self.value() else queryset
+        )
+
+
 @admin.register(Endpoint)
 class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
     tenant_path = "tenant"
     none_yet = "No endpoint yet: nobody is told what happens."
     list_display = ("name", "tenant", "state", "health", "oldest_due", "pending", "succeeded", "failed")
+    list_filter = (TroubleFilter,)
     ordering = ("tenant", "name")
     exact_search = ("tenant", "name")  # endpoints are few: no index
     search_help_text = "A tenant's code or an endpoint's name, exactly."

@@ -319,6 +319,10 @@ class Migration(migrations.Migration):
             model_name='delivery',
             index=models.Index(condition=models.Q(('state', 'pending')), fields=['tenant', 'id'], name='delivery_owed'),
         ),
+        migrations.AddIndex(
+            model_name='deliveryattempt',
+            index=models.Index(condition=models.Q(('failure_class', ''), _negated=True), fields=['failure_class', '-finished_at', '-id'], name='attempt_failed'),
+        ),
         migrations.AddConstraint(
             model_name='delivery',
             constraint=models.UniqueConstraint(fields=('event', 'endpoint', 'round'), name='delivery_once'),

@@ -1,0 +1,241 @@
+"""The tiles of the dashboard: how old the oldest of each thing is that waits, against a deadline that is written down."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from django.db.models import Max, Min
+
+from cleanup_project.base import display, heartbeats, limits
+from cleanup_project.base.modeladmin import list_url
+from cleanup_project.base.models import Heartbeat
+from ledger import schedule
+from ledger import vitals as of_ledger
+from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
+from retention import vitals as of_retention
+from retention.models import Bucket, StopSwitch
+from webhooks import metrics
+from webhooks import vitals as of_webhooks
+from webhooks.models import Delivery, Endpoint
+
+COUNTED: Final = 1000  # above, a number is "more than"
+AT_ONCE: Final = timedelta(0)
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+
+
+class Deadline(NamedTuple):
+    """From which age on a tile is amber (`watch`) and red (`overdue`), and why; None: never."""
+
+    watch: timedelta
+    overdue: timedelta | None
+    because: str
+
+    def tone(self, age: timedelta) -> str:
+        if self.overdue is not None and age >= self.overdue:
+            return "overdue"
+        return "waiting" if age >= self.watch else ""
+
+
+DEADLINES: Final[dict[str, Deadline]] = {
+    "Stopped": Deadline(AT_ONCE, 4 * HOUR, "Nothing of what it names is destroyed until somebody lifts it: half a shift."),
+    "Oldest eligible": Deadline(
+        2 * DAY, 7 * DAY, "A daily schedule and a day of cooling-off take two days; a week is every schedule missed."
+    ),
+    "Queue age": Deadline(
+        5 * timedelta(minutes=1), timedelta(seconds=limits.QUEUE_RETRY),
+        "The sweep rings each minute for what is due; after 15 minutes even a lost message has come again.",
+    ),
+    "In quarantine": Deadline(AT_ONCE, DAY, "Nothing in it goes on by itself: a person looks within a day."),
+    "Runs to approve": Deadline(AT_ONCE, DAY, "Nothing of them is destroyed before: a person looks within a day."),
+    "Missed slots": Deadline(AT_ONCE, None, "Each was answered as its policy says; it stays here for a day."),
+    "Last tick": Deadline(
+        timedelta(minutes=2), schedule.GRACE, "It comes each minute; a slot that is answered within 5 minutes is on time."
+    ),
+    "Workers": Deadline(
+        heartbeats.ALIVE, timedelta(seconds=limits.STALL),
+        "A supervisor looks every few seconds, and starts a cluster anew that has stood still for 4 minutes.",
+    ),
+    "Oldest listing": Deadline(
+        AT_ONCE, None, "Beyond the limit of its bucket nothing there is found eligible; amber from three quarters of it on."
+    ),
+    "Oldest undelivered": Deadline(
+        HOUR, DAY, "Of an endpoint that fails, somebody is told after an hour and after a day; it is disabled after five."
+    ),
+    "Sending": Deadline(
+        timedelta(seconds=metrics.LATE / 2), timedelta(seconds=metrics.LATE),
+        "What is due goes out at once; after two minutes an alarm is raised.",
+    ),
+    "Endpoints in trouble": Deadline(AT_ONCE, DAY, "Their events wait until they answer or somebody enables them."),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure. `tone` is empty, waiting or overdue; `url` leads to exactly what it counts, or to the oldest itself."""
+
+    name: str
+    value: str
+    note: str = ""
+    tone: str = ""
+    url: str = ""
+
+    @property
+    def word(self) -> str:
+        """The tone, for whoever sees no colour."""
+        return {"waiting": "watch", "overdue": "overdue"}.get(self.tone, "")
+
+
+class Looking(NamedTuple):
+    """Who looks: the applications whose records they may view, their tenants (none: all), and when."""
+
+    sees: frozenset[str]
+    codes: Sequence[str]
+    now: datetime
+
+
+def tiles(looking: Looking) -> Iterator[Tile]:
+    for app, make in TILES:
+        if not app or app in looking.sees:
+            yield make(looking)
+
+
+def aged(name: str, since: datetime | None, looking: Looking, note: str, url: str, nothing: str) -> Tile:
+    """The age of the oldest, judged by the deadline of that name."""
+    if since is None:
+        return Tile(name, "none", nothing)
+    age = max(looking.now - since, AT_ONCE)
+    return Tile(name, display.duration(age), note, DEADLINES[name].tone(age), url)
+
+
+def numbered(name: str, number: str, since: datetime | None, looking: Looking, note: str, url: str) -> Tile:
+    """How many there are, judged by the age of the oldest."""
+    age = max(looking.now - since, AT_ONCE) if since else None
+    tone = DEADLINES[name].tone(age) if age is not None else ""
+    return Tile(name, number, note if age is not None else "", tone, url)
+
+
+def capped(number: int) -> str:
+    return f"more than {COUNTED:,}" if number > COUNTED else f"{number:,}"
+
+
+def stopped(looking: Looking) -> Tile:
+    times = list(of_retention.switches(looking.codes).values_list("pressed_at", flat=True)[: COUNTED + 1])
+    since = times[0] if times else None
+    note = f"the first {display.age(since, looking.now)} ago" if since else ""
+    return numbered(
+        "Stopped", capped(len(times)), since, looking, note, list_url(StopSwitch, "?lifted_at__isnull=True")
+    )
+
+
+def eligible(looking: Looking) -> Tile:
+    found = of_ledger.eligible(looking.codes)
+    if found is None:
+        return aged("Oldest eligible", None, looking, "", "", "all that the last scans found is destroyed")
+    if found.command_id is not None:
+        url, note = display.change_url(CleanupCommand(pk=found.command_id)), "a command that is ready"
+    else:
+        url, note = display.change_url(CleanupRun(pk=found.run_id)), "in a run that has not published it yet"
+    return aged("Oldest eligible", found.since, looking, f"past its retention, not destroyed: {note}", url, "")
+
+
+def queue(looking: Looking) -> Tile:
+    found = of_ledger.due(looking.codes)
+    url = display.change_url(CleanupCommand(pk=found.command_id)) if found else ""
+    note = "the command that is due the longest; what is paused or stopped counts too"
+    return aged("Queue age", found.since if found else None, looking, note, url, "no command is due")
+
+
+def quarantined(looking: Looking) -> Tile:
+    found = of_ledger.quarantine(looking.codes, late=DAY)
+    number = sum(each.number for each in found)
+    oldest = min((each.oldest for each in found), default=None)
+    words = f"{number:,}" if all(each.whole for each in found) else f"more than {number:,}"
+    note = f"the oldest for {display.age(oldest, looking.now)}" if oldest else ""
+    return numbered("In quarantine", words, oldest, looking, note, list_url(DeadLetter))
+
+
+def approvals(looking: Looking) -> Tile:
+    number, since = of_ledger.approvals(looking.codes)
+    note = f"the oldest for {display.age(since, looking.now)}" if since else ""
+    url = list_url(CleanupRun, "?state__exact=needs_approval")
+    return numbered("Runs to approve", f"{number:,}", since, looking, note, url)
+
+
+def missed(looking: Looking) -> Tile:
+    number, newest = of_ledger.missed(looking.codes)
+    since = looking.now - of_ledger.MISSED_WITHIN
+    url = list_url(ScheduleSlot, "?" + urlencode({"outcome__exact": "missed", "scheduled_for__gte": since.isoformat()}))
+    return numbered("Missed slots", f"{number:,}", newest, looking, "in 24 hours", url)
+
+
+def tick(looking: Looking) -> Tile:
+    last = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
+    url = list_url(Heartbeat) if "base" in looking.sees else ""
+    if last is None:
+        return Tile("Last tick", "never", "no worker has opened runs or swept", "overdue", url)
+    return aged("Last tick", last, looking, "ago; it opens runs and has the sweep made", url, "")
+
+
+def workers(looking: Looking) -> Tile:
+    seen = Heartbeat.objects.aggregate(at=Min("seen_at"))["at"]
+    url = list_url(Heartbeat) if "base" in looking.sees else ""
+    if seen is None:
+        return Tile("Workers", "none", "no cluster of workers is running", "overdue", url)
+    return aged("Workers", seen, looking, "since the cluster that was seen the longest ago", url, "")
+
+
+def listing(looking: Looking) -> Tile:
+    found = of_retention.oldest_listing(looking.codes)
+    if found is None:
+        return Tile("Oldest listing", "none", "no bucket has a limit")
+    url = display.change_url(Bucket(pk=found.bucket_id))
+    if found.at is None:
+        return Tile("Oldest listing", "never", f"{display.visible(found.bucket)} has not been listed", "overdue", url)
+    age, limit = looking.now - found.at, timedelta(hours=found.limit)
+    tone = "overdue" if age > limit else "waiting" if age > 0.75 * limit else ""
+    note = f"{display.visible(found.bucket)}; its limit is {display.duration(limit)}"
+    return Tile("Oldest listing", display.duration(age), note, tone, url)
+
+
+def undelivered(looking: Looking) -> Tile:
+    found = of_webhooks.owed(looking.codes)
+    url = display.change_url(Delivery(pk=found.delivery_id)) if found else ""
+    note = "since the event that is owed the longest"
+    return aged("Oldest undelivered", found.since if found else None, looking, note, url, "everything is acknowledged")
+
+
+def sending(looking: Looking) -> Tile:
+    age = timedelta(seconds=of_webhooks.due_for(looking.codes))
+    note = "due, and nobody sends it" if age else "nothing is due that nobody sends"
+    url = list_url(Delivery, "?state__exact=pending") if age else ""
+    return Tile("Sending", display.duration(age) if age else "on time", note, DEADLINES["Sending"].tone(age), url)
+
+
+def endpoints(looking: Looking) -> Tile:
+    found = of_webhooks.troubled(looking.codes).values_list("failing_since", "disabled_at")
+    times = [disabled or failing or looking.now for failing, disabled in found[: COUNTED + 1]]
+    since = min(times, default=None)
+    note = f"the first for {display.age(since, looking.now)}" if since else ""
+    return numbered(
+        "Endpoints in trouble", capped(len(times)), since, looking, note, list_url(Endpoint, "?trouble=yes")
+    )
+
+
+# Whose records a tile tells of; empty: it tells of the machinery, and everybody may know it.
+TILES: Final[tuple[tuple[str, Callable[[Looking], Tile]], ...]] = (
+    ("retention", stopped),
+    ("ledger", eligible),
+    ("ledger", queue),
+    ("ledger", quarantined),
+    ("ledger", approvals),
+    ("ledger", missed),
+    ("webhooks", undelivered),
+    ("webhooks", sending),
+    ("webhooks", endpoints),
+    ("retention", listing),
+    ("", tick),
+    ("", workers),
+)

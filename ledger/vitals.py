@@ -1,0 +1,101 @@
+"""How old the oldest is of whatever waits in the ledger, and how much there is: each read by an index, in bounded time.
+
+`codes` are those of tenants; none: all of them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from cleanup_project.base import sqlfiles
+from ledger.failures import RULES
+from ledger.models import CleanupRun
+from ledger.states import RUN_OPEN, RunState
+
+COUNTED: Final = 10_000  # entries of one tenant and class
+RUNS_SHOWN: Final = 8
+MISSED_WITHIN: Final = timedelta(hours=24)
+
+
+class Eligible(NamedTuple):
+    """What is eligible for the longest and not destroyed: a command, or a run whose part of it is not published yet."""
+
+    command_id: int | None
+    run_id: int | None
+    since: datetime
+
+
+class Due(NamedTuple):
+    command_id: int
+    since: datetime
+
+
+class Quarantined(NamedTuple):
+    """Open entries of one class. `whole`: all were counted; `late`: so many entered longer ago than was asked."""
+
+    failure_class: str
+    number: int
+    whole: bool
+    late: int
+    oldest: datetime
+
+
+class Going(NamedTuple):
+    """An open run. `remaining` is None until it is sealed; `total`: how many runs are open."""
+
+    id: int
+    key: str
+    state: str
+    mode: str
+    policy: str
+    opened_at: datetime
+    remaining: int | None
+    settled: int
+    dead: int
+    total: int
+
+
+def eligible(codes: Sequence[str] = ()) -> Eligible | None:
+    """What the last scans found eligible and nobody has destroyed; what is on hold or in quarantine is told of elsewhere.
+
+    What has become eligible since the last scan is in no manifest yet, and so not here.
+    """
+    found = rows("vital_eligible.sql", codes, open=sorted(RUN_OPEN))
+    return Eligible(*found[0]) if found else None
+
+
+def due(codes: Sequence[str] = ()) -> Due | None:
+    found = rows("vital_queue.sql", codes)
+    return Due(*found[0]) if found else None
+
+
+def quarantine(codes: Sequence[str] = (), *, late: timedelta) -> list[Quarantined]:
+    """By class, the most first."""
+    found = rows(
+        "vital_quarantine.sql", codes, classes=[str(each) for each in RULES], cap=COUNTED, late=late.total_seconds()
+    )
+    return [Quarantined(*row) for row in found]
+
+
+def runs(codes: Sequence[str] = ()) -> list[Going]:
+    """The newest RUNS_SHOWN that are open."""
+    return [Going(*row) for row in rows("vital_runs.sql", codes, open=sorted(RUN_OPEN), shown=RUNS_SHOWN)]
+
+
+def approvals(codes: Sequence[str] = ()) -> tuple[int, datetime | None]:
+    """How many runs wait for a person's approval, and since when the oldest does."""
+    waiting = CleanupRun.objects.filter(state=RunState.NEEDS_APPROVAL).order_by("sealed_at")
+    if codes:
+        waiting = waiting.filter(tenant__code__in=codes)
+    times = list(waiting.values_list("sealed_at", flat=True))  # at most one for each policy
+    return len(times), times[0] if times else None
+
+
+def missed(codes: Sequence[str] = ()) -> tuple[int, datetime | None]:
+    """How many slots of schedules were missed within MISSED_WITHIN, and the newest of them."""
+    ((number, newest),) = rows("vital_slots.sql", codes, since=MISSED_WITHIN.total_seconds())
+    return number, newest
+
+
+def rows(name: str, codes: Sequence[str], **parameters: Any) -> list[tuple[Any, ...]]:
+    return sqlfiles.rows(sqlfiles.read(__file__, name), {"codes": list(codes)} | parameters)
