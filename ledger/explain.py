@@ -99,9 +99,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Question 5: one endpoint. `attempts`: how many posts were begun."""
+    """Question 5: one endpoint, and one round of it. `attempts`: how many posts were begun."""
 
+    delivery: int
     endpoint: str
+    round: int
     state: str
     attempts: int
     last_status: int | None
@@ -327,13 +329,15 @@ def event_told(event: OutboxEvent | None) -> Event | None:
 def deliveries_of(event: OutboxEvent | None) -> list[Delivery]:
     if event is None:
         return []
-    owed = event.deliveries.select_related("endpoint").annotate(posts=Count("attempt_rows"))
-    return list(owed.order_by("endpoint__name"))
+    owed = event.deliveries.select_related("endpoint", "requested_by").annotate(posts=Count("attempt_rows"))
+    return list(owed.order_by("endpoint__name", "round"))
 
 
 def told(delivery: Any) -> Told:
     return Told(
+        delivery=delivery.pk,
         endpoint=delivery.endpoint.name,
+        round=delivery.round,
         state=delivery.state,
         attempts=delivery.posts,
         last_status=delivery.last_status,

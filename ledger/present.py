@@ -17,7 +17,7 @@ from ledger import claim, next_action, replayable
 from ledger.models import CleanupCommand, CommandTarget
 from retention import governing, holds
 from retention.buckets import ref
-from retention.eligibility import WORDS, Reason, Verdict, judge
+from retention.eligibility import WORDS, Verdict, judge
 from retention.models import LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy
 from retention.storage import BucketRef, Inspection, ObjectStore, Presence, VersionRef, store_for
 from retention.why import surroundings_of
@@ -122,8 +122,8 @@ def judged(command: CleanupCommand, original: ObjectVersion, as_of: datetime) ->
 def eligibility(command: CleanupCommand, original: ObjectVersion, as_of: datetime) -> tuple[bool, str]:
     verdict = judged(command, original, as_of)
     words = [WORDS[verdict.reason]]
-    if verdict.eligible_since is not None and verdict.reason is not Reason.GONE:
-        words.append(f"Its retention ends: {instant(verdict.eligible_since)}.")
+    if verdict.eligible_since is not None and verdict.eligible_since > as_of:
+        words.append(f"Its retention ends {instant(verdict.eligible_since)}.")
     governs = verdict.governed_by
     same = governs is not None and governs.revision_id == command.revision_id
     if governs is not None and not same:

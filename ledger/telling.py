@@ -1,12 +1,14 @@
 """An explanation in sentences, for terminals and pages alike: the six questions, each with its answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cleanup_project.base import display
 from cleanup_project.base.canonical import instant
 from ledger.explain import NO_COMMAND, Explanation
 from ledger.models import CleanupCommand
 from ledger.next_action import Turn
+from retention.models import PolicyRevision
 
 TURNS = {
     Turn.AUTOMATIC: "Automatic: the system goes on by itself.",
@@ -63,6 +65,70 @@ def eligible(told: Explanation) -> Iterator[str]:
         yield f"Its run is not authorised: it is {given.state}."
 
 
+class Fact(NamedTuple):
+    """One thing that was checked before the line was frozen: what it was, and what followed from it."""
+
+    name: str
+    value: str
+    verdict: str
+
+
+def trace(told: Explanation, revision: PolicyRevision) -> list[Fact]:
+    """Every fact by which the line was found eligible, in the order in which they are judged."""
+    rule, why = told.eligible, told.eligible.why
+    label = f"{rule.policy}/{rule.revision}"
+    others = [each for each in why["considered"] if each != label]
+    kept = revision.keep_newest
+    facts = [
+        Fact("Trigger", PolicyRevision.Trigger(why["trigger"]).label.capitalize(), "It starts the clock."),
+        Fact("Date of the trigger", moment(why["trigger_at"]), event_of(why)),
+        Fact("Period", why["period"], f"Of revision {label}, on the authority of: {rule.authority}"),
+        Fact("Cut-off", PolicyRevision.CutOff(why["cutoff"]).label.capitalize(), cutoff_of(why)),
+        Fact("Eligible since", moment(instant(rule.eligible_since)), overdue(told)),
+        Fact("Revisions in force", ", ".join(why["considered"]), governs(label, others)),
+        Fact(
+            "Newest generations kept", str(kept), "As many newer ones were there." if kept else "None is kept by this."
+        ),
+        Fact(
+            "Legal holds that covered it",
+            str(why["holds"]),
+            "None: held objects are left out, and looked at again by each claim.",
+        ),
+        Fact("Judged as of", moment(instant(rule.as_of)), "The same instant for the whole run."),
+    ]
+    if "extended_until" in why:
+        facts.insert(
+            4, Fact("Extended until", moment(why["extended_until"]), "Somebody extended it beyond the policy.")
+        )
+    return facts
+
+
+def moment(stamp: str) -> str:
+    """A time of canonical JSON, as pages show times."""
+    return f"{stamp[:10]} {stamp[11:19]} UTC"
+
+
+def event_of(why: Mapping[str, Any]) -> str:
+    return f"When the retention event {why['event']} occurred." if "event" in why else "From the catalogue."
+
+
+def cutoff_of(why: Mapping[str, Any]) -> str:
+    return (
+        "The period counts from that day."
+        if why["cutoff"] == "none"
+        else f"It counts from the end of the {why['cutoff']}."
+    )
+
+
+def overdue(told: Explanation) -> str:
+    waited = told.eligible.as_of - told.eligible.eligible_since
+    return f"Before the run judged it, so it was eligible: {display.counted(waited.days, 'day')} overdue."
+
+
+def governs(label: str, others: Sequence[str]) -> str:
+    return f"{label} governs: its retention ends last of them." if others else f"{label} governs: no other covers it."
+
+
 def deletion(told: Explanation) -> Iterator[str]:
     done = told.deletion
     if not done.confirmed:
@@ -115,7 +181,8 @@ def deliveries(told: Explanation) -> Iterator[str]:
         error = f": {display.visible(each.last_error)}" if each.last_error else ""
         when = f", ended {instant(each.finished_at)}" if each.finished_at else ""
         due = f", due {instant(each.due_at)}" if each.due_at else ""
-        yield f"{each.endpoint}: {each.state}, attempted {times(each.attempts)}{said}{error}{when}{due}."
+        again = f", redelivery {each.round}" if each.round else ""
+        yield f"{each.endpoint}{again}: {each.state}, attempted {times(each.attempts)}{said}{error}{when}{due}."
 
 
 def following(told: Explanation) -> Iterator[str]:

@@ -7,9 +7,12 @@ import pytest
 from django.db.models import Model
 from django.urls import reverse
 
+from cleanup_project.base import waiting
+
 
 @pytest.fixture(autouse=True)
-def quick_pages(settings: Any, tmp_path: Path) -> None:
+def quick_pages(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "REMEMBERED", 0)  # so that the second page of a test asks as much as the first
     settings.SECURE_SSL_REDIRECT = False
     settings.MFA_REQUIRED = False
     settings.STATIC_ROOT = tmp_path  # WhiteNoise warns of a folder that collectstatic has not made yet

@@ -306,3 +306,9 @@ def may_set(request: HttpRequest) -> bool:
 
 def list_url(model: type[Model], query: str = "") -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist") + query
+
+
+def may_view(request: HttpRequest, model: type[Model]) -> bool:
+    """Whether this person may open the pages of a model's rows."""
+    pages = admin.site._registry.get(model)
+    return pages is not None and bool(pages.has_view_permission(request))

@@ -8,23 +8,23 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
+from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
-from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
+from cleanup_project.base import clock, display
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
-from ledger import quarantine
+from ledger import present, quarantine
+from ledger.admin import commandpage
 from ledger.admin.manifests import of_run
 from ledger.exceptions import LedgerError
 from ledger.explain import Explanation, explain
-from ledger.models import CleanupCommand, DeadLetter, ManifestItem, Receipt
+from ledger.models import CleanupCommand, DeadLetter
 from ledger.next_action import Turn
 from ledger.states import COMMAND_MEANING, CommandState
 from ledger.telling import answers
 
-LISTED_AT_MOST = 200
 KINDS = {
     CommandState.HELD: "waiting",
     CommandState.DEAD: "overdue",
@@ -72,7 +72,7 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
     list_display = (
         "key", "state_pill", "following", "failed_as", "attempts", "due", "outcome", "run",
     )  # fmt: skip
-    list_select_related = ("run",)
+    list_select_related = ("run", "policy")
     list_filter = ("state",)
     lookups = frozenset({"run"})
     ordering = ("-id",)
@@ -80,13 +80,9 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
     search_help_text = "A command key, exactly."
     refusals = (LedgerError,)
     fieldsets = (
-        (None, {"fields": ("key", "state_pill", "turn", "run", "cycle", "compacted_at")}),
+        (None, {"fields": ("key", "state_pill", "turn", "run", "cycle")}),
         ("Answers", {"fields": ("answers",)}),
-        ("Targets", {"fields": ("targets",)}),
-        ("Attempts", {"fields": ("attempt_table", "request_table")}),
-        ("Story", {"fields": ("story",)}),
     )
-    empty_words = {"compacted_at": "not compacted"}
 
     @admin.display(description="failure class")
     def failed_as(self, obj: CleanupCommand) -> str:
@@ -100,19 +96,34 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
         return of_run(request)
 
     def get_urls(self) -> list[Any]:
-        return [self.verb_url("replay", self.replay_view), *super().get_urls()]
+        looks = [self.verb_url("now", self.now_view), self.verb_url("store", self.store_view)]
+        return [self.verb_url("replay", self.replay_view), *looks, *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: CleanupCommand) -> Iterable[Tool]:
-        yield Tool("Manifest item", reverse("admin:ledger_manifestitem_change", args=[obj.item_id]))
-        receipt = Receipt.objects.filter(command_id=obj.pk).first()
-        if receipt is not None:
-            yield Tool("Receipt", display.change_url(receipt))
-        entry = obj.dead_letters.order_by("-cycle").first()
-        if entry is not None:
-            yield Tool("Quarantine", display.change_url(entry))
-        yield Tool("Named by", list_url(ManifestItem, f"?q={obj.key}"))
-        if obj.state in quarantine.PARKED and request.user.has_perm("base.operate"):
-            yield Tool("Replay", reverse("admin:ledger_cleanupcommand_replay", args=[obj.pk]))
+        yield from commandpage.links(request, explained(obj), obj)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        obj = kwargs["obj"]
+        context |= {"title": "Command", **commandpage.context(request, explained(obj), obj)}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def now_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        """What is so of it now, looked up for this request: a part of its page, or the page with that part filled in."""
+        obj = self.wanted(request, str(object_id))
+        return self.looked(request, obj, "now", {"present": present.present(obj)})
+
+    def store_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        """What the store says of its objects. Asked outside of any transaction, within a few seconds."""
+        obj = self.wanted(request, str(object_id))
+        return self.looked(request, obj, "store", {"seen": present.look(obj), "looked_at": present.LOOKED_AT_MOST})
+
+    def looked(self, request: HttpRequest, obj: CleanupCommand, part: str, found: dict[str, Any]) -> HttpResponse:
+        if not request.headers.get("HX-Request"):
+            return self.change_view(request, str(obj.pk), extra_context=found)
+        context = {"original": obj, "now": clock.now(), **found}
+        return TemplateResponse(request, f"admin/ledger/cleanupcommand/{part}.html", context)
 
     def replay_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
@@ -167,61 +178,6 @@ class CleanupCommandAdmin(VerbPages[CleanupCommand], ReadOnlyAdmin[CleanupComman
             for question, told in answers(explained(obj))
         )
         return display.table((), rows)
-
-    @admin.display(description="object versions")
-    def targets(self, obj: CleanupCommand) -> SafeString:
-        found = explained(obj).selected.targets
-        rows = (
-            (
-                each["role"].replace("_", " "),
-                each.get("bucket"),
-                display.exact(each["key"]) if "key" in each else display.exact(each["commitment"]),
-                display.exact(each["version_id"]) if "version_id" in each else display.NOTHING,
-                display.size(each["size"]),
-            )
-            for each in found[:LISTED_AT_MOST]
-        )
-        table = display.table(("Role", "Bucket", "Key, or its commitment", "Version id", "Size"), rows)
-        return display.cut(table, len(found) - LISTED_AT_MOST, "targets")
-
-    @admin.display(description="outcomes of claims")
-    def attempt_table(self, obj: CleanupCommand) -> SafeString | str:
-        if obj.compacted_at is not None:
-            return answers(explained(obj))[2][1][-1]
-        found = obj.tries.order_by("token", "late")[:LISTED_AT_MOST]
-        headings = ("Token", "Cycle", "Settled", "Worker", "Outcome", "Class", "Charged", "Detail")
-        rows = (
-            (
-                each.token,
-                each.cycle,
-                display.moment(each.settled_at),
-                each.worker,
-                f"{each.get_outcome_display().lower()}{', late' if each.late else ''}",
-                each.failure_class.replace("_", " ") or display.NOTHING,
-                "yes" if each.charged else "no",
-                folded(each.detail),
-            )
-            for each in found
-        )
-        return display.table(headings, rows) if found else "none"
-
-    @admin.display(description="requests")
-    def request_table(self, obj: CleanupCommand) -> SafeString | str:
-        found = obj.requests.order_by("token")[:LISTED_AT_MOST]
-        rows = (
-            (each.token, display.moment(each.made_at), display.moment(each.sent_before), each.worker) for each in found
-        )
-        return display.table(("Token", "Committed", "Not sent after", "Worker"), rows) if found else "none on record"
-
-    @admin.display(description="in the order of time")
-    def story(self, obj: CleanupCommand) -> SafeString:
-        rows = ((display.moment(each.at), each.who or "the system", folded(each.what)) for each in explained(obj).story)
-        return display.table(("When", "Who", "What"), rows)
-
-
-def folded(text: str) -> SafeString:
-    """Words from outside, folded anywhere: a digest must not push the rest off the page."""
-    return format_html('<span class="folded">{}</span>', display.visible(text))
 
 
 def explained(obj: CleanupCommand) -> Explanation:

@@ -219,7 +219,10 @@ def test_above_the_cap_it_is_more_than(world: Acting, monkeypatch: pytest.Monkey
     assert waiting.total(world.people["manager2"]) == (1, True, False)
 
 
-def test_the_total_is_remembered_for_a_moment_and_for_one_person_alone(world: Acting) -> None:
+def test_the_total_is_remembered_for_a_moment_and_for_one_person_alone(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "REMEMBERED", 60)
     user = world.people["manager2"]
     assert waiting.total(user).number == 0
     enforcement.request(tenant=world.tenant, bucket=world.bucket, prefix="a/", by=world.people["manager"], reason="N.")
