@@ -41,7 +41,6 @@ def context(request: HttpRequest, told: Explanation, command: CleanupCommand) ->
         ),
         "targets": told.selected.targets[:TARGETS_TOLD],
         "targets_left_out": max(len(told.selected.targets) - TARGETS_TOLD, 0),
-        "looks": told.deletion.looks[:LOOKS_TOLD],
         "looks_left_out": max(len(told.deletion.looks) - LOOKS_TOLD, 0),
         "trace": trace(told, command.revision),
         "story": told.story[left_out:],

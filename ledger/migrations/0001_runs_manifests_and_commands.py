@@ -560,6 +560,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['tenant', '-id'], name='receipt_by_tenant'),
         ),
         migrations.AddIndex(
+            model_name='receipt',
+            index=django.contrib.postgres.indexes.HashIndex(fields=['digest'], name='receipt_by_digest'),
+        ),
+        migrations.AddIndex(
             model_name='skippeditem',
             index=models.Index(fields=['command_key'], name='skipped_by_key'),
         ),

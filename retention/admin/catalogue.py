@@ -21,6 +21,7 @@ from retention.admin import dispositions
 from retention.admin.dispositions import DispositionPages
 from retention.admin.lifecycle import lifecycle_of
 from retention.admin.listings import Listings
+from retention.admin.why import WhyPages
 from retention.buckets import used_by
 from retention.exceptions import RetentionError
 from retention.models import Bucket, CatalogueSync, KeyRule, LifecycleRule, ObjectVersion, Tenant
@@ -240,7 +241,7 @@ def trial_row(rule: KeyRule, key: str, facts: KeyFacts | None) -> tuple[Any, ...
 
 
 @admin.register(ObjectVersion)
-class ObjectVersionAdmin(DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion]):
+class ObjectVersionAdmin(WhyPages, DispositionPages, Listings, ReadOnlyAdmin[ObjectVersion]):
     tenant_path = "tenant__code"
     list_display = ("key", "version_id", "bucket", "size", "stored_at", "tenant", "retention_class", "role", "state")
     list_filter = (BucketFilter,)
