@@ -1,6 +1,7 @@
 """Bulk jobs in the admin: how far each is, what became of every item, and the decisions about it."""
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, Final
 
 from django import forms
@@ -12,14 +13,17 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.timesince import timeuntil
 
-from cleanup_project.base import display, jobs
+from cleanup_project.base import clock, display, jobs
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 
 PILLS: Final = {"running": "plain", "paused": "waiting", "done": "ended", "cancelled": "ended"}
 WAITING: Final = "waiting"
+SHOWN: Final = 20
+MINUTE: Final = timedelta(minutes=1)
 VERBS: Final = {
     BulkJob.State.RUNNING: ("pause", "rate", "cancel"),
     BulkJob.State.PAUSED: ("resume", "rate", "cancel"),
@@ -80,18 +84,19 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
     list_filter = ("state",)
     ordering = ("-id",)
     refusals = (jobs.JobRefused,)
-    empty_words = {"finished_at": "not yet", "paused_because": "it is not paused"}
-    fieldsets = (
-        (None, {"fields": ("named", "selection", "reason", "state_pill", "paused_because")}),
-        ("Progress", {"fields": ("progress", "outcome_table", "rate", "worked_at")}),
-        ("People and times", {"fields": ("requested_by", "requested_at", "in_charge", "finished_at")}),
-    )
+    empty_words = {"finished_at": "not yet"}
 
     def own(self, rows: QuerySet[BulkJob], user: User) -> QuerySet[BulkJob]:
         return of_tenants(rows, user)
 
     def has_view_permission(self, request: HttpRequest, obj: BulkJob | None = None) -> bool:
         return super().has_view_permission(request, obj) or may_see(request)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **options: Any) -> HttpResponse:  # type: ignore[override]
+        job = options.get("obj")
+        if job is not None:
+            context |= told(job)
+        return super().render_change_form(request, context, **options)
 
     def get_urls(self) -> list[Any]:
         return [*(self.verb_url(verb, self.view_of(verb)) for verb in FORMS), *super().get_urls()]
@@ -151,14 +156,39 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
             '<progress max="{}" value="{}" aria-label="{}"></progress> {}', obj.total, obj.done, words, words
         )
 
-    @admin.display(description="outcomes")
-    def outcome_table(self, obj: BulkJob) -> SafeString | str:
-        counted = [*sorted(obj.outcomes.items()), *([(WAITING, obj.total - obj.done)] if obj.done < obj.total else [])]
-        rows = (
-            (format_html('<a href="{}">{}</a>', items_url(obj, code), in_words(code)), display.number(number))
-            for code, number in counted
-        )
-        return display.table(("Outcome", "Items"), rows)
+
+def told(job: BulkJob) -> dict[str, Any]:
+    """What a job's page shows of how far it is and what became of its items."""
+    kind = jobs.KINDS.get(job.kind)
+    rows = [
+        (in_words(code), number, items_url(job, code), code != jobs.FAILED and (kind is None or code in kind.well))
+        for code, number in job.outcomes.items()
+    ]
+    if job.done < job.total:
+        left = "left as it was" if job.finished_at else WAITING
+        rows.append((left, job.total - job.done, items_url(job, WAITING), True))
+    ends_at, now = jobs.ends_at(job), clock.now()
+    return {
+        "job": job,
+        "kind": kind.label if kind else job.kind,
+        "state_pill": display.pill(job.state, PILLS[job.state]),
+        "share": 100 * job.done // job.total,
+        "outcomes": sorted(rows, key=lambda row: (row[3], -row[1])),
+        "ends_at": ends_at,
+        "ends_in": timeuntil(ends_at, now) if ends_at and ends_at - now > MINUTE else "less than a minute",
+        "now": now,
+        "look_at": [(subject_of(each, job), each) for each in jobs.not_done_well(job)[:SHOWN]],
+        "items_url": items_url(job),
+    }
+
+
+def subject_of(item: BulkItem, job: BulkJob) -> SafeString | str:
+    """What an item is about, with a link where that has a page."""
+    try:
+        address = reverse(f"admin:{job.subject_type.replace('.', '_')}_change", args=[item.subject_id])
+    except NoReverseMatch:  # it has no page of its own
+        return str(item.subject_id)
+    return format_html('<a href="{}">{}</a>', address, item.subject_id)
 
 
 def items_url(job: BulkJob, outcome: str = "") -> str:
@@ -209,11 +239,7 @@ class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
 
     @admin.display(description="about")
     def subject(self, obj: BulkItem) -> SafeString | str:
-        try:
-            address = reverse(f"admin:{obj.job.subject_type.replace('.', '_')}_change", args=[obj.subject_id])
-        except NoReverseMatch:  # it has no page of its own
-            return str(obj.subject_id)
-        return format_html('<a href="{}">{}</a>', address, obj.subject_id)
+        return subject_of(obj, obj.job)
 
     @admin.display(description="outcome")
     def outcome_words(self, obj: BulkItem) -> SafeString:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +28,7 @@ CHUNK: Final = 200  # items in one transaction, and never more than a second's w
 RATE: Final = 50  # items a second, unless asked for otherwise
 DRIFT: Final = 100  # one in so many may have come or gone since the person looked
 DETAIL_LIMIT: Final = 500
+SPEED_OVER: Final = 1000  # the last items, by which its speed is judged
 LANES_LOCK_CLASS: Final = 0x4A4F4253  # first key of the advisory locks, one for each kind of job
 STUCK: Final = "bulkjob.stuck"
 STUCK_AFTER: Final = timedelta(minutes=10)
@@ -359,6 +360,27 @@ def ring() -> int:
                 alarms.notice(STUCK, job, STUCK_WORDS.format(job.done, job.total))
         Alarm.objects.open().filter(kind=STUCK).exclude(subject_id__in=stuck).update(cleared_at=Now())
     return len(waiting)
+
+
+def ends_at(job: BulkJob) -> datetime | None:
+    """When it will have ended, as fast as its last items went and its rate allows; None where it is not running.
+
+    Reads two items, however many there are.
+    """
+    if job.state != State.RUNNING:
+        return None
+    first = max(job.done - SPEED_OVER, 1)
+    times = [each for each in job.items.filter(ordinal__in=[first, job.done]).values_list("done_at", flat=True) if each]
+    took = (max(times) - min(times)).total_seconds() if times else 0.0
+    speed = min(job.rate, (job.done - first) / took) if took else job.rate
+    return clock.now() + timedelta(seconds=(job.total - job.done) / speed)
+
+
+def not_done_well(job: BulkJob) -> QuerySet[BulkItem]:
+    """Its items that have an outcome which is not one of those that its verb is for: what somebody should look at."""
+    kind = KINDS.get(job.kind)
+    codes = [code for code in job.outcomes if code == FAILED or (kind is not None and code not in kind.well)]
+    return job.items.filter(outcome__in=codes).order_by("outcome", "ordinal")
 
 
 def permitted(kind: str, by: User) -> None:
