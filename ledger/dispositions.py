@@ -18,12 +18,12 @@ from cleanup_project.base.models import User
 from ledger import notices
 from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem
+from ledger.runs import OPEN_TO_REVIEW
 from ledger.states import RunState
 from retention import dispositions as kept
 from retention.exceptions import RetentionError
 
 CHUNK: Final = 1000
-OPEN_TO_REVIEW: Final = frozenset({RunState.NEEDS_APPROVAL, RunState.COOLING_OFF})
 Kind = ItemDisposition.Kind
 
 log = structlog.get_logger(__name__)

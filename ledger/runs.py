@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from django.db import IntegrityError, transaction
@@ -20,6 +20,7 @@ from retention.models import PolicyRevision, RetentionPolicy
 
 TRIPPED = "run.tripped"  # alarms
 COUNTS = "run.counts"
+OPEN_TO_REVIEW: Final = frozenset({RunState.NEEDS_APPROVAL, RunState.COOLING_OFF})
 
 log = structlog.get_logger(__name__)
 

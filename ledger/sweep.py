@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import jobs, queue
 from cleanup_project.base import rollups as rolling
-from ledger import breaker, closing, dispositions, drain, inflight, rollups, runs, stops
+from ledger import breaker, closing, compare, dispositions, drain, inflight, rollups, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle, preview
@@ -28,6 +28,8 @@ def sweep() -> Mapping[str, int]:
         "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),
         "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
         "draining": ring_each("ledger.tasks.drain", drain.due_buckets()),
+        "compared": compare.ask_for_waiting(),
+        "comparing": ring_each(compare.TASK, compare.unfinished()),
         "late_evidence": ring_each("ledger.tasks.reconcile", [None] if late_evidence() else []),
         "holds": ring_each("ledger.tasks.hold_placed", inflight.unreported()),
         "in_flight_ended": inflight.ended(),

@@ -2,6 +2,7 @@
 
 from cleanup_project.base import limits, queue
 from ledger import closing, inflight, manifest, schedule, stops
+from ledger import compare as comparing
 from ledger import drain as draining
 from ledger import publish as publishing
 from ledger import reconcile as reconciling
@@ -34,6 +35,12 @@ def drain(bucket_id: int) -> None:
     """Work through what is due in a bucket, and ring for what follows."""
     drained = draining.drain(bucket_id)
     draining.after(bucket_id, more=drained.more)
+
+
+@queue.task(queue=queue.WORK)
+def compare(comparison_id: int) -> None:
+    """Compare two manifests, and keep the result."""
+    comparing.carry_out(comparison_id)
 
 
 @queue.task(queue=queue.WORK)

@@ -17,8 +17,9 @@ from cleanup_project.base import display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import dispositions
-from ledger.dispositions import OPEN_TO_REVIEW, Chosen
+from ledger.dispositions import Chosen
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem
+from ledger.runs import OPEN_TO_REVIEW
 from ledger.states import RunState
 from retention.models import Bucket, PolicyRevision
 

@@ -58,6 +58,9 @@ ACTS: Final = {
     "run.closed": "Closed, counts add up",
     "run.cancelled": "Cancelled",
     "manifest.downloaded": "Manifest downloaded",
+    "manifest.compared": "Manifest compared",
+    "certificate.issued": "Certificate of destruction issued",
+    "certificate.downloaded": "Certificate of destruction downloaded",
 }
 BAD: Final = frozenset({"run.tripped", "run.cancelled", "run.paused"})
 GOOD: Final = frozenset({"run.approved", "run.closed"})
@@ -146,7 +149,7 @@ def page(request: HttpRequest, run: CleanupRun) -> dict[str, Any]:
         "findings": list(guardwords.findings(run)),
         "by_revision": guardwords.by_revision(run),
         "by_bucket": guardwords.by_bucket(run),
-        "lists": lists(run),
+        "lists": lists(run, erasure),
         "files": files(request, run),
         "story": list(story(run)),
         "streams": stream_table(run, erasure),
@@ -164,8 +167,13 @@ LISTS: Final[dict[type[Model], str]] = {
 }
 
 
-def lists(run: CleanupRun) -> list[Tool]:
-    return [Tool(label, list_url(model, f"?run={run.pk}")) for model, label in LISTS.items()]
+def lists(run: CleanupRun, erasure: ErasureRequest | None) -> list[Tool]:
+    own = [Tool("Erasure request", display.change_url(erasure))] if erasure else []
+    if run.sealed_at is not None:
+        own.append(Tool("Compare", reverse("admin:ledger_cleanuprun_compare", args=[run.pk])))
+    certificate = reverse("admin:ledger_cleanuprun_certificate", args=[run.pk])
+    own += [Tool("Certificate", certificate)] if run.state == RunState.CLOSED and run.counts is not None else []
+    return [*own, *(Tool(label, list_url(model, f"?run={run.pk}")) for model, label in LISTS.items())]
 
 
 def files(request: HttpRequest, run: CleanupRun) -> list[Tool]:

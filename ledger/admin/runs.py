@@ -11,7 +11,7 @@ from django.urls import path
 
 from cleanup_project.base.modeladmin import ReadOnlyAdmin
 from ledger import downloads
-from ledger.admin import reviews, runpage, runverbs
+from ledger.admin import certificates, comparisons, reviews, runpage, runverbs
 from ledger.admin.runlist import Columns, RunChangeList
 from ledger.models import CleanupRun
 from retention.models import RetentionPolicy
@@ -54,6 +54,8 @@ class CleanupRunAdmin(Columns, runverbs.RunDecisions, ReadOnlyAdmin[CleanupRun])
             self.verb_url("live", self.live_view),
             *self.decision_urls(),
             *reviews.urls(self),
+            *certificates.urls(self),
+            *comparisons.urls(self),
             *super().get_urls(),
         ]
 

@@ -697,6 +697,122 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('run', 'ordinal'), name='item_disposed_once'), models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='item_extended_until'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='item_disposition_explained')],
             },
         ),
+        # Certificates, comparisons of manifests, bulk reviews.
+        migrations.CreateModel(
+            name='Certificate',
+            fields=[
+                ('run', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='certificate', serialize=False, to='ledger.cleanuprun')),
+                ('body', models.BinaryField()),
+                ('digest', models.CharField(help_text='SHA-256 of the body, hex.', max_length=64)),
+                ('issued_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ManifestComparison',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('asked_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('same', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('only_here', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('only_there', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('changed', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('changes', models.JSONField(default=dict, help_text='Changed items by what differs; one item may count in several.')),
+            ],
+            options={
+                'verbose_name': 'manifest comparison',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ManifestDifference',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('here', 'only here'), ('there', 'only there'), ('changed', 'Changed')], max_length=7)),
+                ('ordinal', models.PositiveIntegerField(help_text='Counted through its kind, from 1, in the order of the manifest.')),
+                ('item_id', models.BigIntegerField(blank=True, help_text='The item of the run; empty: only there.', null=True)),
+                ('other_item_id', models.BigIntegerField(blank=True, help_text='The item of the other; empty: only here.', null=True)),
+            ],
+            options={
+                'verbose_name': 'manifest difference',
+                'ordering': ['comparison', 'kind', 'ordinal'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ManifestReview',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('exempt', 'exempted'), ('extend', 'extended')], max_length=6)),
+                ('until', models.DateTimeField(blank=True, help_text='Extended until then; empty: exempted for good.', null=True)),
+            ],
+            options={
+                'verbose_name': 'manifest review',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.AddIndex(
+            model_name='manifestitem',
+            index=models.Index(fields=['run', 'eligible_since', 'ordinal'], name='item_by_since'),
+        ),
+        migrations.AddField(
+            model_name='certificate',
+            name='issued_by',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='manifestcomparison',
+            name='asked_by',
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='manifestcomparison',
+            name='other',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.cleanuprun'),
+        ),
+        migrations.AddField(
+            model_name='manifestcomparison',
+            name='run',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='comparisons', to='ledger.cleanuprun'),
+        ),
+        migrations.AddField(
+            model_name='manifestdifference',
+            name='comparison',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='differences', to='ledger.manifestcomparison'),
+        ),
+        migrations.AddField(
+            model_name='manifestreview',
+            name='job',
+            field=models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='base.bulkjob'),
+        ),
+        migrations.AddField(
+            model_name='manifestreview',
+            name='run',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reviews', to='ledger.cleanuprun'),
+        ),
+        migrations.AddIndex(
+            model_name='manifestcomparison',
+            index=models.Index(condition=models.Q(('finished_at', None)), fields=['id'], name='comparison_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestcomparison',
+            constraint=models.UniqueConstraint(fields=('run', 'other'), name='comparison_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestcomparison',
+            constraint=models.CheckConstraint(condition=models.Q(('run', models.F('other')), _negated=True), name='comparison_of_two'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestdifference',
+            constraint=models.UniqueConstraint(fields=('comparison', 'kind', 'ordinal'), name='difference_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestdifference',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('item_id__isnull', False), ('kind', 'here'), ('other_item_id', None)), models.Q(('item_id', None), ('kind', 'there'), ('other_item_id__isnull', False)), models.Q(('item_id__isnull', False), ('kind', 'changed'), ('other_item_id__isnull', False)), _connector='OR'), name='difference_of_its_kind'),
+        ),
+        migrations.AddConstraint(
+            model_name='manifestreview',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='review_extends_until'),
+        ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
         sqlfiles.run(__file__, "inflight_guard.sql", undo="DROP FUNCTION guard_hold_report(), guard_in_flight() CASCADE"),
@@ -705,5 +821,6 @@ class Migration(migrations.Migration):
             "ledger_erasuretarget", "ledger_manifestpart", "ledger_manifestitem", "ledger_skippeditem", "ledger_decision", "ledger_incident",
             "ledger_commandsummary", "ledger_receipt", "ledger_tenantsalt", "ledger_runtally",
             "ledger_scheduleslot", "ledger_outcometally", "ledger_stopreport", "ledger_itemdisposition",
+            "ledger_certificate", "ledger_manifestdifference", "ledger_manifestreview",
         ),
     ]

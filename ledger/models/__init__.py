@@ -1,4 +1,5 @@
 from ledger.models.attempt import Attempt, CommandSummary, Request
+from ledger.models.certificate import Certificate
 from ledger.models.command import (
     CleanupCommand,
     CommandTarget,
@@ -7,7 +8,8 @@ from ledger.models.command import (
     Incident,
     SkippedItem,
 )
-from ledger.models.disposition import ItemDisposition
+from ledger.models.comparison import ManifestComparison, ManifestDifference
+from ledger.models.disposition import ItemDisposition, ManifestReview
 from ledger.models.erasure import ErasureRequest, ErasureTarget
 from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
@@ -19,6 +21,7 @@ from ledger.models.stop import StopReport
 
 __all__ = [
     "Attempt",
+    "Certificate",
     "CleanupCommand",
     "CleanupRun",
     "CommandSummary",
@@ -31,8 +34,11 @@ __all__ = [
     "InFlight",
     "Incident",
     "ItemDisposition",
+    "ManifestComparison",
+    "ManifestDifference",
     "ManifestItem",
     "ManifestPart",
+    "ManifestReview",
     "OutcomeTally",
     "Pace",
     "Receipt",

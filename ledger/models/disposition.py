@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from cleanup_project.base.models import BulkJob
 from ledger.models.manifest import ManifestItem
 from ledger.models.run import CleanupRun
 
@@ -41,3 +42,28 @@ class ItemDisposition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run} item {self.ordinal}"
+
+
+class ManifestReview(models.Model):
+    """A bulk job that takes many items out of a run, and what it does to them. Append-only.
+
+    While its job has not ended, the run cannot be approved: what remains of it is not known yet.
+    """
+
+    run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, related_name="reviews")
+    job = models.OneToOneField(BulkJob, on_delete=models.PROTECT, related_name="+")
+    kind = models.CharField(max_length=6, choices=ItemDisposition.Kind)
+    until = models.DateTimeField(null=True, blank=True, help_text="Extended until then; empty: exempted for good.")
+
+    class Meta:
+        verbose_name = "manifest review"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="exempt", until=None) | Q(kind="extend", until__isnull=False),
+                name="review_extends_until",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job} of {self.run}"

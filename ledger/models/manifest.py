@@ -67,7 +67,12 @@ class ManifestItem(models.Model):
         verbose_name = "manifest item"
         ordering = ["run", "ordinal"]
         constraints = [models.UniqueConstraint(fields=["run", "ordinal"], name="item_ordinal")]
-        indexes = [models.Index(fields=["command_key"], name="item_by_command_key")]
+        indexes = [
+            models.Index(fields=["command_key"], name="item_by_command_key"),
+            models.Index(
+                fields=["run", "eligible_since", "ordinal"], name="item_by_since"
+            ),  # the longest overdue first
+        ]
 
     def __str__(self) -> str:
         return self.command_key

@@ -1,9 +1,11 @@
 """`base.display` in templates: `{{ value|moment }}`, `{{ bytes|size }}`, `{{ key|exact }}`, `{{ row|link }}`."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils.safestring import SafeString
 
 from cleanup_project.base import display
 
@@ -28,3 +30,9 @@ def words(code: str) -> str:
 def of(values: Mapping[Any, Any] | None, key: Any) -> Any:
     """What a mapping has for a key that stands in a variable."""
     return values.get(key) if values else None
+
+
+@register.filter
+def instant(text: str) -> SafeString:
+    """A time as canonical JSON holds it."""
+    return display.moment(datetime.fromisoformat(text))
