@@ -132,6 +132,7 @@ def database() -> dict[str, Any]:
 
 DEBUG = env_bool("DEBUG")
 DATA_DIR = Path(env_str("DATA_DIR") or BASE_DIR / ".data").resolve()
+EXPORT_DIR = Path(env_str("EXPORT_DIR") or DATA_DIR / "exports").resolve()  # one place for the web process and workers
 EMBEDDED_DATABASE = not env_str("DATABASE_URL")
 WEB_PROCESS = env_bool("WEB_PROCESS")  # set by cleanup_project.wsgi, not by people
 

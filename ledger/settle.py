@@ -25,8 +25,8 @@ from retention.models import Bucket
 from webhooks.outbox import Notice, ObjectName, emit, event_id
 
 RECEIPTS: Final = (
-    "COPY ledger_receipt (command_id, command_key, tenant_id, run_id, outcome, event_id, target_count, bytes, body, digest, "
-    "issued_at) FROM STDIN"
+    "COPY ledger_receipt (command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id, target_count, "
+    "bytes, body, digest, issued_at) FROM STDIN"
 )
 LOCATORS: Final = "COPY ledger_receiptlocator (command_id, ordinal, bucket, key, version_id) FROM STDIN"
 
@@ -165,8 +165,9 @@ def write_receipts(batch: Batch, issued: Sequence[Issued], issuer: Issuer, now: 
             for each in issued:
                 command, targets = each.command, each.command.targets
                 copy.write_row((
-                    command.id, command.key, batch.tenant_id, command.run_id, each.outcome, each.event_id, len(targets),
-                    sum(target.size for target in targets), each.body, each.digest, now,
+                    command.id, command.key, batch.tenant_id, command.run_id, command.policy_id, batch.bucket_id,
+                    each.outcome, each.event_id, len(targets), sum(target.size for target in targets), each.body,
+                    each.digest, now,
                 ))  # fmt: skip
         with cursor.copy(LOCATORS) as copy:
             for each in issued:

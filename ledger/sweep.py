@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import jobs, queue
 from cleanup_project.base import rollups as rolling
-from ledger import breaker, closing, compare, dispositions, drain, inflight, rollups, runs, stops
+from ledger import breaker, closing, compare, dispositions, drain, exports, inflight, rollups, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.states import CommandState, RunState
 from retention import lifecycle, preview
@@ -39,6 +39,7 @@ def sweep() -> Mapping[str, int]:
         **webhooks.sweep(),
         "keys_forgotten": outbox.forget_details(),
         "bulk_jobs": jobs.ring(),
+        "exports": exports.ring(),
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),
         "closed": closing.close_drained(),

@@ -1,7 +1,7 @@
 """What the queue calls. Each entry point calls one verb."""
 
 from cleanup_project.base import limits, queue
-from ledger import closing, inflight, manifest, schedule, stops
+from ledger import closing, exports, inflight, manifest, schedule, stops
 from ledger import compare as comparing
 from ledger import drain as draining
 from ledger import publish as publishing
@@ -65,6 +65,13 @@ def hold_placed(hold_id: int) -> None:
 def stop_pressed(switch_id: int) -> None:
     """Report what is in flight under a stop switch that was pressed."""
     stops.pressed(switch_id)
+
+
+@queue.task(queue=queue.WORK)
+def export(export_id: int) -> None:
+    """Make files of an export of receipts, a slice at a time."""
+    if not exports.work_slice(export_id, budget_seconds=limits.DRAIN_BUDGET):
+        queue.wake("ledger.tasks.export", export_id)
 
 
 @queue.task(queue=queue.CONTROL)

@@ -53,6 +53,7 @@ TASKS: Final[dict[str, tuple[Entry, ...]]] = {
     ),
     "Prove": (
         listed("Receipts", "ledger.Receipt"),
+        listed("Exports", "ledger.ReceiptExport"),
         listed("Hold reports", "ledger.HoldReport"),
         listed("Audit record", "base.AuditEvent"),
     ),

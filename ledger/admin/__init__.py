@@ -3,6 +3,7 @@
 from ledger.admin import (
     commands,
     erasure,
+    exports,
     holdreports,
     holds,
     manifests,
@@ -19,6 +20,7 @@ from ledger.admin import (
 __all__ = [
     "commands",
     "erasure",
+    "exports",
     "holdreports",
     "holds",
     "manifests",

@@ -269,6 +269,8 @@ class Migration(migrations.Migration):
                 ('body', models.BinaryField()),
                 ('digest', models.BinaryField(help_text='SHA-256 of the body.', max_length=32)),
                 ('issued_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('bucket', models.ForeignKey(db_constraint=False, db_index=False, help_text='Of the original; the document names none.', on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
+                ('policy', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.retentionpolicy')),
                 ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='receipts', to='ledger.cleanuprun')),
                 ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
             ],
@@ -537,11 +539,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='receipt',
-            index=models.Index(fields=['run', 'id'], name='receipt_by_run'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['issued_at'], name='receipt_by_time', pages_per_range=32),
+            index=models.Index(fields=['run', 'issued_at'], name='receipt_by_run'),
         ),
         migrations.AddIndex(
             model_name='attempt',
@@ -557,7 +555,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='receipt',
-            index=models.Index(fields=['tenant', '-id'], name='receipt_by_tenant'),
+            index=models.Index(fields=['tenant', 'issued_at'], name='receipt_by_tenant'),
         ),
         migrations.AddIndex(
             model_name='receipt',
@@ -813,6 +811,113 @@ class Migration(migrations.Migration):
             model_name='manifestreview',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='review_extends_until'),
         ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(fields=['issued_at'], name='receipt_issued'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(fields=['bucket', 'issued_at'], name='receipt_by_bucket'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(fields=['policy', 'issued_at'], name='receipt_by_policy'),
+        ),
+        migrations.AddIndex(
+            model_name='receipt',
+            index=models.Index(condition=models.Q(('outcome', 'deleted'), _negated=True), fields=['outcome', 'issued_at'], name='receipt_unusual'),
+        ),
+        migrations.AddIndex(
+            model_name='receiptlocator',
+            index=django.contrib.postgres.indexes.HashIndex(fields=['key'], name='locator_by_key'),
+        ),
+        migrations.AddIndex(
+            model_name='receiptlocator',
+            index=django.contrib.postgres.indexes.HashIndex(fields=['version_id'], name='locator_by_version'),
+        ),
+        migrations.CreateModel(
+            name='ReceiptExport',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('token', models.UUIDField(help_text='Of the form: sent twice, it makes one export.', unique=True)),
+                ('form', models.CharField(choices=[('people', 'for people: safe in a spreadsheet'), ('machines', 'for machines: exact, with the documents')], max_length=8)),
+                ('way', models.CharField(choices=[('sent', 'Sent'), ('files', 'Files'), ('command', 'Command')], max_length=7)),
+                ('selection', models.JSONField(help_text='What was asked for.')),
+                ('tenants', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), blank=True, default=list, help_text='Whose receipts; empty: of every tenant.', size=None)),
+                ('upto', models.BigIntegerField(help_text='It holds none with a higher number.', verbose_name='last receipt number')),
+                ('expected', models.PositiveBigIntegerField(help_text='When it was asked for; an estimate above a million.', verbose_name='receipts expected')),
+                ('state', models.CharField(choices=[('running', 'Running'), ('done', 'Done'), ('aborted', 'Aborted'), ('failed', 'Failed')], default='running', max_length=7)),
+                ('trouble', models.TextField(blank=True, help_text='Why it did not come to its end.')),
+                ('rows', models.PositiveBigIntegerField(db_default=0, default=0, verbose_name='receipts')),
+                ('bytes', models.PositiveBigIntegerField(db_default=0, default=0)),
+                ('digest', models.CharField(blank=True, help_text='SHA-256 over the SHA-256 of its parts, hex.', max_length=64)),
+                ('worked_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('expires_at', models.DateTimeField(blank=True, help_text='Its files are removed then.', null=True)),
+                ('removed_at', models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                'verbose_name': 'export of receipts',
+                'verbose_name_plural': 'exports of receipts',
+                'ordering': ['-id'],
+            },
+        ),
+        migrations.CreateModel(
+            name='ReceiptExportPart',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveIntegerField()),
+                ('rows', models.PositiveIntegerField(verbose_name='receipts')),
+                ('bytes', models.PositiveBigIntegerField()),
+                ('sha256', models.CharField(help_text='Of the file, hex.', max_length=64)),
+                ('first_receipt', models.BigIntegerField(blank=True, null=True)),
+                ('last_receipt', models.BigIntegerField(blank=True, null=True)),
+                ('last_issued_at', models.DateTimeField(blank=True, help_text='The next part goes on from there.', null=True)),
+                ('finished_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+            ],
+            options={
+                'ordering': ['export_id', 'number'],
+            },
+        ),
+        migrations.AddField(
+            model_name='receiptexport',
+            name='requested_by',
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='receiptexportpart',
+            name='export',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='parts', to='ledger.receiptexport'),
+        ),
+        migrations.AddIndex(
+            model_name='receiptexport',
+            index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='export_running'),
+        ),
+        migrations.AddIndex(
+            model_name='receiptexport',
+            index=models.Index(condition=models.Q(('expires_at__isnull', False), ('removed_at', None)), fields=['expires_at'], name='export_to_remove'),
+        ),
+        migrations.AddConstraint(
+            model_name='receiptexport',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('digest', ''), ('finished_at', None), ('state', 'running')), models.Q(('finished_at__isnull', False), ('state', 'done'), models.Q(('digest', ''), _negated=True)), models.Q(('digest', ''), ('finished_at__isnull', False), ('state__in', ['aborted', 'failed']), models.Q(('trouble', ''), _negated=True)), _connector='OR'), name='export_finished'),
+        ),
+        migrations.AddConstraint(
+            model_name='receiptexport',
+            constraint=models.CheckConstraint(condition=models.Q(('expires_at', None), models.Q(('state', 'done'), ('way', 'files')), _connector='OR'), name='export_expires_with_files'),
+        ),
+        migrations.AddConstraint(
+            model_name='receiptexport',
+            constraint=models.CheckConstraint(condition=models.Q(('removed_at', None), ('expires_at__isnull', False), _connector='OR'), name='export_removed_after_expiry'),
+        ),
+        migrations.AddConstraint(
+            model_name='receiptexportpart',
+            constraint=models.UniqueConstraint(fields=('export', 'number'), name='export_part_number'),
+        ),
+        migrations.AddConstraint(
+            model_name='receiptexportpart',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('first_receipt', None), ('last_issued_at', None), ('last_receipt', None), ('rows', 0)), models.Q(('first_receipt__isnull', False), ('last_issued_at__isnull', False), ('last_receipt__isnull', False), ('rows__gt', 0)), _connector='OR'), name='export_part_ends'),
+        ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),
         sqlfiles.run(__file__, "inflight_guard.sql", undo="DROP FUNCTION guard_hold_report(), guard_in_flight() CASCADE"),
@@ -823,4 +928,5 @@ class Migration(migrations.Migration):
             "ledger_scheduleslot", "ledger_outcometally", "ledger_stopreport", "ledger_itemdisposition",
             "ledger_certificate", "ledger_manifestdifference", "ledger_manifestreview",
         ),
+        sqlfiles.append_only("ledger_receiptexportpart"),
     ]

@@ -11,6 +11,7 @@ from ledger.models.command import (
 from ledger.models.comparison import ManifestComparison, ManifestDifference
 from ledger.models.disposition import ItemDisposition, ManifestReview
 from ledger.models.erasure import ErasureRequest, ErasureTarget
+from ledger.models.export import ReceiptExport, ReceiptExportPart
 from ledger.models.inflight import HoldReport, InFlight
 from ledger.models.manifest import ManifestItem, ManifestPart
 from ledger.models.pace import OutcomeTally, Pace, RunTally, Turn
@@ -42,6 +43,8 @@ __all__ = [
     "OutcomeTally",
     "Pace",
     "Receipt",
+    "ReceiptExport",
+    "ReceiptExportPart",
     "ReceiptLocator",
     "Request",
     "RunTally",

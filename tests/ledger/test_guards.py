@@ -274,9 +274,9 @@ def test_a_receipts_digest_is_that_of_its_body() -> None:
     world.drain()
     with connection.cursor() as cursor, refused("receipt_digest"):
         cursor.execute(
-            "INSERT INTO ledger_receipt (command_id, command_key, tenant_id, run_id, outcome, event_id, target_count, bytes,"
-            " body, digest) SELECT 0, 'other', tenant_id, run_id, outcome, event_id, target_count, bytes, body || 'x', digest"
-            " FROM ledger_receipt"
+            "INSERT INTO ledger_receipt (command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id,"
+            " target_count, bytes, body, digest) SELECT 0, 'other', tenant_id, run_id, policy_id, bucket_id, outcome,"
+            " event_id, target_count, bytes, body || 'x', digest FROM ledger_receipt"
         )
 
 

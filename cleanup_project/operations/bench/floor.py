@@ -22,7 +22,7 @@ CLAIM: Final = """
     )
     UPDATE ledger_cleanupcommand c SET lease_token = lease_token + 1, claims = claims + 1,
         lease_until = now() + interval '60 s'
-    FROM due WHERE c.id = due.id RETURNING c.id, c.key, c.asset, c.run_id
+    FROM due WHERE c.id = due.id RETURNING c.id, c.key, c.asset, c.run_id, c.policy_id, c.bucket_id
 """
 TARGETS: Final = """
     SELECT command_id, key, version_id, object_version_id FROM ledger_commandtarget
@@ -72,7 +72,7 @@ def record(tenant_id: int, rows: list[Any], targets: list[Any]) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         notices = [
             Notice(type="media.deleted", subject=asset, name=key, data={"command_key": key, "outcome": "deleted"})
-            for _, key, asset, _ in rows
+            for _, key, asset, *_ in rows
         ]
         at = clock.now()
         events = emit("bench", notices, at=at)
@@ -88,7 +88,7 @@ def record(tenant_id: int, rows: list[Any], targets: list[Any]) -> None:
                 body = json.dumps({"command_key": row[1]}).encode().ljust(BODY)
                 digest = sha256(body).digest()
                 copy.write_row(
-                    (row[0], row[1], tenant_id, row[3], "deleted", event.event_id, 1, 1048576, body, digest, at)
+                    (row[0], row[1], tenant_id, *row[3:], "deleted", event.event_id, 1, 1048576, body, digest, at)
                 )
         with cursor.copy(LOCATORS) as copy:
             for target in targets:
