@@ -20,8 +20,8 @@ from tests.ledger.acting import Acting, build
 ANOTHER = """
     INSERT INTO ledger_receipt (command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id,
         target_count, bytes, body, digest, issued_at)
-    SELECT command_id - n - 1000000::bigint * abs(hashtext(%(name)s)), command_key || %(name)s || n, tenant_id, run_id, policy_id,
-        bucket_id, outcome, event_id, target_count, bytes, body, digest, issued_at
+    SELECT command_id - n - 1000000::bigint * abs(hashtext(%(name)s)), command_key || %(name)s || n, tenant_id, run_id,
+        policy_id, bucket_id, outcome, event_id, target_count, bytes, body, digest, issued_at
     FROM (SELECT * FROM ledger_receipt ORDER BY id LIMIT 1) one, generate_series(1, %(number)s) n
 """
 KEYS = ("plain", "=1+1", " -2", "@x", "\t=1", "＝1", "a,b\"c'", "line\r\nbreak", "日本語", "'=1", '"=1')
