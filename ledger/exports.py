@@ -30,7 +30,7 @@ from ledger.selection import Selection
 
 TASK: Final = "ledger.tasks.export"
 RIGHT: Final = "base.export_receipts"
-PART_ROWS: Final = 1_000_000
+PART_ROWS = 1_000_000
 KEPT_FOR: Final = timedelta(days=7)
 WENT_AWAY: Final = "The receiver went away after {:,} receipts."
 STOPPED: Final = "What sent it was stopped before its end."

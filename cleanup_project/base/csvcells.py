@@ -2,11 +2,14 @@
 
 import sys
 import unicodedata
-from collections.abc import Iterable
 from functools import cache
+from itertools import groupby
 from typing import Final
 
 QUOTE: Final = "'"
+UNSEEN: Final = "unseen"
+SIGN: Final = "sign"
+OTHER: Final = "other"
 
 
 def guarded(cell: str) -> str:
@@ -31,27 +34,24 @@ def unguarded(cell: str) -> str:
 @cache
 def formula_like() -> str:
     """A regular expression of PostgreSQL's that finds the cells which `guarded` marks, for `guarded_sql`."""
-    unseen, signs = list[int](), list[int]()
-    for point in range(1, sys.maxunicode + 1):  # PostgreSQL's text holds no NUL
-        character = chr(point)
-        if unicodedata.category(character)[0] in "ZC":
-            unseen.append(point)
-        elif unicodedata.normalize("NFKC", character)[0] in "=+-@":
-            signs.append(point)
-    return f"^(['\\u0009\\u000A\\u000D]|[{ranges(unseen)}]*[{ranges(signs)}])"
+    known = map(kind, range(1, sys.maxunicode + 1))  # PostgreSQL's text holds no NUL
+    found = dict[str, list[str]]()
+    first = 1
+    for what, points in groupby(known):
+        last = first + sum(1 for _ in points) - 1
+        found.setdefault(what, []).append(f"\\U{first:08x}-\\U{last:08x}")
+        first = last + 1
+    return f"^(['\\u0009\\u000A\\u000D]|[{''.join(found[UNSEEN])}]*[{''.join(found[SIGN])}])"
 
 
-def ranges(points: Iterable[int]) -> str:
-    """Ascending code points as the inside of a bracket expression; surrogates, which are no characters, left out."""
-    found = list[list[int]]()
-    for point in points:
-        if 0xD800 <= point <= 0xDFFF:
-            continue
-        if found and found[-1][1] == point - 1:
-            found[-1][1] = point
-        else:
-            found.append([point, point])
-    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in found)
+def kind(point: int) -> str:
+    """What a code point is for `guarded`; surrogates are no characters and do not occur."""
+    category = unicodedata.category(chr(point))
+    if category == "Cs":
+        return OTHER
+    if category[0] in "ZC":
+        return UNSEEN
+    return SIGN if unicodedata.normalize("NFKC", chr(point))[0] in "=+-@" else OTHER
 
 
 def guarded_sql(cell: str) -> str:

@@ -16,7 +16,7 @@ from ledger.selection import Selection
 
 
 def time_field(label: str) -> forms.DateTimeField:
-    example = {"placeholder": "2026-01-31 or 2026-01-31 14:00", "autocomplete": "off", "size": "19"}
+    example = {"placeholder": "2026-01-31 14:00", "autocomplete": "off", "size": "19"}
     return forms.DateTimeField(label=label, required=False, widget=forms.DateTimeInput(attrs=example))
 
 

@@ -193,7 +193,8 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
 
     @admin.display(description="why it was eligible")
     def why(self, obj: Receipt) -> SafeString:
-        return display.structure(document_of(obj)["why"])
+        said = ((name.replace("_", " "), in_words(value)) for name, value in document_of(obj)["why"].items())
+        return display.table((), said)
 
     @admin.display(description="approval")
     def approval(self, obj: Receipt) -> str:
@@ -250,6 +251,10 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
 def document_of(receipt: Receipt) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(bytes(receipt.body))
     return parsed
+
+
+def in_words(value: Any) -> str:
+    return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "none"
 
 
 def as_digest(term: str) -> bytes | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, freeze, hold, ledger, pages, preview, sync, webhooks
+from cleanup_project.operations.bench import drain, export, freeze, hold, ledger, pages, preview, sync, webhooks
 
 
 class Command(BaseCommand):
@@ -31,6 +31,8 @@ class Command(BaseCommand):
         sent.add_argument("--deliveries", type=int, default=5000, help="Deliveries, default 5,000.")
         shown = names.add_parser("pages", help="The server's time for every page, against the same over a small world.")
         shown.add_argument("--receipts", type=int, default=10_000_000, help="Receipts, default 10,000,000.")
+        exported = names.add_parser("export", help="Receipts through the export page, against psql.")
+        exported.add_argument("--rows", type=int, default=1_000_000, help="Receipts, default 1,000,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -38,6 +40,7 @@ class Command(BaseCommand):
         for name in ("", "werkzeug"):
             logging.getLogger(name).setLevel(logging.WARNING)
         measure = {
+            "export": lambda: export.run(rows=options["rows"]),
             "freeze": lambda: freeze.run(rows=options["rows"]),
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
