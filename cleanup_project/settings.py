@@ -148,16 +148,17 @@ ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
-    "cleanup_project.operations",
-    "ledger",
-    "retention",
-    "webhooks",
-    "django_q",  # before base, whose admin takes its pages away, as it does those of allauth
+    # First: base's admin, which others import, takes their pages away.
+    "django_q",
     "allauth",
     "allauth.account",
     "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
+    "cleanup_project.operations",
+    "ledger",
+    "retention",
+    "webhooks",
     "cleanup_project.base",
     "cleanup_project.base.navigation.Admin",  # django.contrib.admin, with our site
     "django.contrib.auth",

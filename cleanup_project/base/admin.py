@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display, jobpages  # noqa: F401 - importing registers its pages
-from cleanup_project.base.audit import SYSTEM
+from cleanup_project.base.auditfilter import NAMES, AuditFilter
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, Heartbeat, User
 from cleanup_project.base.settings_audit import record
@@ -45,6 +45,10 @@ admin.site.unregister(
 )
 
 
+# What a person may, which takes another to change.
+OWN = ("is_active", "is_staff", "is_superuser", "groups", "tenants")
+
+
 def sees_people(request: HttpRequest) -> bool:
     return request.user.has_perm("base.manage_settings") or request.user.has_perm("base.read_everything")
 
@@ -58,14 +62,20 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     """
 
     tenant_path = ""
-    list_display = ("username", "email", "is_active", "is_superuser", "last_login")
+    list_display = ("username", "email", "sees", "is_active", "is_superuser", "last_login")
     list_filter = ("is_active", "is_superuser", "groups")
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
-        ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
+        (
+            "May",
+            {
+                "fields": ("is_active", "is_staff", "is_superuser", "groups", "tenants"),
+                "description": "Nobody changes what they may themselves: another administrator does.",
+            },
+        ),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
 
@@ -87,8 +97,31 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
             sessions.end(person=form.instance, by=signed_in(request), reason="The account was deactivated.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> list[Any]:
-        kept = () if request.user.is_superuser else ("is_superuser",)
-        return [*super().get_readonly_fields(request, obj), *kept]
+        kept = self.kept(request, obj)
+        # By their names, so that the form has no such fields; and as they are presented.
+        return [*super().get_readonly_fields(request, obj), *kept, *map(self.presented, kept)]
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        kept = self.kept(request, obj)
+        return [
+            (
+                title,
+                options | {"fields": [self.presented(name) if name in kept else name for name in options["fields"]]},
+            )
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+
+    def kept(self, request: HttpRequest, obj: User | None) -> tuple[str, ...]:
+        """What this administrator cannot change here."""
+        superuser = () if request.user.is_superuser else ("is_superuser",)
+        return OWN if obj == request.user else superuser
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        return super().formfield_for_manytomany(db_field, request, **options | {"widget": CheckboxSelectMultiple})
+
+    @admin.display(description="sees")
+    def sees(self, obj: User) -> str:
+        return ", ".join(obj.tenants) or "every tenant"
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Roles are few: all of them with a box each."""
@@ -127,20 +160,25 @@ class RoleAdmin(RecordAdmin[Group], GroupAdmin):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
     tenant_path = "tenant"
-    list_display = ("at", "actor_name", "action", "subject_type", "subject_label", "reason")
-    ordering = ("-id",)
-    exact_search = ("actor",)
-    search_help_text = (
-        "A person's username, system, or one item: its type and number, for example ledger.cleanuprun:12."
-    )
+    list_display = ("at", "actor_name", "action", "about", "reason")
+    list_filter = (AuditFilter,)
+    lookups = frozenset(NAMES)
+    fields = (
+        "at", "actor_name", "action", "about", "subject_type", "subject_id", "tenant", "reason", "changed", "request_id",
+    )  # fmt: skip
+    empty_words = {"tenant": "of no single tenant", "reason": "none stated", "request_id": "none: not a request"}
 
-    def search_exactly(self, queryset: QuerySet[AuditEvent], term: str) -> QuerySet[AuditEvent]:
-        kind, colon, number = term.rpartition(":")
-        if colon:
-            return queryset.filter(subject_type=kind, subject_id=number)
-        if term == SYSTEM:
-            return queryset.filter(actor=None)
-        return queryset.filter(actor__in=list(User.objects.filter(username=term)))
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """The newest first: by the number of the act, or within a time by that, as each has its index."""
+        return ("-at", "-id") if {"since", "until"} & request.GET.keys() else ("-id",)
+
+    @admin.display(description="about")
+    def about(self, obj: AuditEvent) -> SafeString | str:
+        return about(obj)
+
+    @admin.display(description="what changed")
+    def changed(self, obj: AuditEvent) -> SafeString | str:
+        return display.difference(obj.before, obj.after)
 
 
 @admin.register(Heartbeat)
@@ -170,10 +208,14 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @admin.display(description="about")
     def about(self, obj: Alarm) -> SafeString | str:
-        """Links to the page of what the alarm is about."""
-        label = display.visible(obj.subject_label)
-        try:
-            address = reverse(f"admin:{obj.subject_type.replace('.', '_')}_change", args=[obj.subject_id])
-        except NoReverseMatch:  # it has no page of its own
-            return label
-        return format_html('<a href="{}">{}</a>', address, label)
+        return about(obj)
+
+
+def about(row: Alarm | AuditEvent) -> SafeString | str:
+    """Links to the page of what it is about."""
+    label = display.visible(row.subject_label)
+    try:
+        address = reverse(f"admin:{row.subject_type.replace('.', '_')}_change", args=[row.subject_id])
+    except NoReverseMatch:  # it has no page of its own
+        return label
+    return format_html('<a href="{}">{}</a>', address, label)

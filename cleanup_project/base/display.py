@@ -7,7 +7,7 @@ nothing but blanks. What is shown must tell any two of them apart, and must not 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -147,6 +147,30 @@ def cells(row: Iterable[Any]) -> SafeString:
 def structure(value: Any) -> SafeString:
     """JSON, indented; its strings are shown as JSON writes them, with everything beyond ASCII escaped."""
     return format_html('<pre class="json">{}</pre>', json.dumps(value, indent=2, sort_keys=True))
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> SafeString | str:
+    """What an act changed, value by value; where only one side is known, that side."""
+    sides = [(words, values) for words, values in (("Before", before), ("After", after)) if values]
+    if not sides:
+        return NOTHING
+    names = [name for name in sorted({*before, *after}) if len(sides) == 1 or before.get(name) != after.get(name)]
+    rows = ((name.replace("_", " "), *(plainly(values.get(name)) for _words, values in sides)) for name in names)
+    return table(("What", *(words for words, _values in sides)), rows)
+
+
+def plainly(value: Any) -> SafeString | str | None:
+    """A value out of JSON."""
+    if isinstance(value, dict):
+        return table((), ((name.replace("_", " "), exact(json.dumps(each))) for name, each in sorted(value.items())))
+    if isinstance(value, list):
+        shown = (exact(each if isinstance(each, str) else json.dumps(each)) for each in value)
+        return bullets(shown) if value else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value in (None, ""):
+        return None
+    return exact(value) if isinstance(value, str) else f"{value:,}"
 
 
 def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:

@@ -170,7 +170,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
             raise PermissionDenied
         about = AuditEvent.objects.filter(subject_type=self.opts.label_lower, subject_id=str(obj.pk))
         events = about.order_by("-id")[:HISTORY_SHOWN]
-        headings = ("When", "Who", "Action", "Reason", "Before", "After")
+        headings = ("When", "Who", "Action", "Reason", "What changed")
         context = {
             **self.admin_site.each_context(request),
             "title": f"{capfirst(self.opts.verbose_name)}: history",
@@ -184,8 +184,8 @@ class RecordAdmin(admin.ModelAdmin[M]):
 
 
 def event_row(event: AuditEvent) -> tuple[Any, ...]:
-    told = (display.structure(values) if values else display.NOTHING for values in (event.before, event.after))
-    return (display.moment(event.at), event.actor_name, event.action, event.reason or display.NOTHING, *told)
+    changed = display.difference(event.before, event.after)
+    return (display.moment(event.at), event.actor_name, event.action, event.reason or display.NOTHING, changed)
 
 
 class LargeChangeList(ChangeList):

@@ -1,8 +1,11 @@
 """Administrators manage people and settings: on record, and without becoming superusers."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
@@ -11,6 +14,8 @@ from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
 from retention.models import Bucket, Tenant
 from tests.web import quick_pages  # noqa: F401
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -141,23 +146,114 @@ def test_settings_need_their_right(role: str, person: Callable[..., User], tenan
     assert client.post(reverse("admin:retention_tenant_add"), {"code": "new", "name": "New"}).status_code == 403
 
 
-def test_the_audit_record_is_found_by_person_by_item_and_for_the_system(
-    administrator: User, person: Callable[..., User], client: Client
+@pytest.mark.parametrize("administers", [True, False])
+def test_nobody_changes_what_they_may_themselves(
+    administers: bool, person: Callable[..., User], tenant: Tenant, client: Client
+) -> None:
+    """Not even a superuser: it takes two to give a role."""
+    roles_now = [roles.ADMINISTRATOR] if administers else []
+    ada = person("ada", *roles_now, is_superuser=not administers)
+    client.force_login(ada)
+    wanted = Group.objects.get(name=roles.COMPLIANCE).pk
+    client.post(
+        page(ada), fields(ada, groups=[wanted], tenants=["acme"], is_active="", is_superuser="on", email="a@b.org")
+    )
+    ada.refresh_from_db()
+    assert (ada.email, ada.is_active, ada.is_superuser, ada.tenants) == ("a@b.org", True, not administers, [])
+    assert [group.name for group in ada.groups.all()] == roles_now
+    assert AuditEvent.objects.get().after == {"email": "a@b.org"}
+
+
+def test_tenants_are_chosen_among_those_that_there_are_and_on_record(
+    administrator: User, person: Callable[..., User], tenant: Tenant, client: Client
 ) -> None:
     olaf = person("olaf")
-    client.post(page(olaf), fields(olaf, email="o@example.org"))
-    AuditEvent.objects.create(
-        actor_name="system", action="run.sealed", subject_type="x", subject_id="1", subject_label="x"
-    )
-    address = reverse("admin:base_auditevent_changelist")
-    for term, action in (
-        ("adam", "settings.changed"),
-        (f"base.user:{olaf.pk}", "settings.changed"),
-        ("system", "run.sealed"),
+    refused = client.post(page(olaf), fields(olaf, tenants=["nowhere"]))
+    assert "nowhere is not one of the available choices" in refused.content.decode()
+    assert client.post(page(olaf), fields(olaf, tenants=["acme"])).status_code == 302
+    olaf.refresh_from_db()
+    assert olaf.tenants == ["acme"]
+    event = AuditEvent.objects.get()
+    assert (event.before, event.after) == ({"tenants": []}, {"tenants": ["acme"]})
+    assert "acme" in client.get(reverse("admin:base_user_changelist")).content.decode()
+
+
+def test_an_administrator_of_some_tenants_sees_settings_and_changes_none(
+    person: Callable[..., User], tenant: Tenant, client: Client
+) -> None:
+    """Settings hold for every tenant; and whoever could change people could widen what they see."""
+    olaf = person("olaf", tenants=["acme"])
+    client.force_login(person("adam", roles.ADMINISTRATOR, tenants=["acme"]))
+    assert client.get(page(olaf)).status_code == 200
+    assert client.post(page(olaf), fields(olaf, tenants=[])).status_code == 403
+    assert client.post(reverse("admin:retention_tenant_add"), {"code": "new", "name": "New"}).status_code == 403
+    elsewhere = person("elsewhere", tenants=["acme", "other"])
+    everywhere = person("everywhere")
+    assert client.get(page(elsewhere)).status_code == 404
+    assert client.get(page(everywhere)).status_code == 200
+
+
+@pytest.fixture
+def acts(administrator: User, person: Callable[..., User]) -> None:
+    """Four acts of two people and of the system, a day apart from each other, the last one now."""
+    olaf = person("olaf")
+    for days, (actor, action, number) in enumerate(
+        [
+            (olaf, "hold.placed", "1"),
+            (None, "run.sealed", "2"),
+            (administrator, "run.paused", "2"),
+            (olaf, "run.resumed", "2"),
+        ]
     ):
-        found = client.get(address, {"q": term}).context["cl"].result_list
-        assert [event.action for event in found] == [action], term
-    assert list(client.get(address, {"q": "ada"}).context["cl"].result_list) == []
+        AuditEvent.objects.create(
+            actor=actor, actor_name=str(actor or "system"), action=action, subject_type="ledger.cleanuprun",
+            subject_id=number, subject_label="a run", at=DAY + timedelta(days=days), request_id=f"r{days}",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"who": "olaf"}, ["run.resumed", "hold.placed"]),
+        ({"who": "system"}, ["run.sealed"]),
+        ({"act": "run."}, ["run.resumed", "run.paused", "run.sealed"]),
+        ({"act": "run.", "who": "olaf"}, ["run.resumed"]),
+        ({"item": "ledger.cleanuprun:1"}, ["hold.placed"]),
+        ({"request": "r2"}, ["run.paused"]),
+        ({"since": "2026-03-02T00:00", "until": "2026-03-03T00:00"}, ["run.sealed"]),
+        ({"who": "ola"}, []),
+        ({"item": "12"}, []),
+        ({"since": "soon"}, []),
+    ],
+)
+def test_the_audit_record_is_searched(asked: dict[str, str], found: list[str], acts: None, client: Client) -> None:
+    shown = client.get(reverse("admin:base_auditevent_changelist"), asked).context["cl"].result_list
+    assert [event.action for event in shown] == found
+
+
+def test_what_cannot_be_searched_for_is_said(acts: None, client: Client) -> None:
+    address = reverse("admin:base_auditevent_changelist")
+    assert "Nobody has this username." in client.get(address, {"who": "ola"}).content.decode()
+    assert "Write its type, a colon and its number" in client.get(address, {"item": "12"}).content.decode()
+    assert client.get(address, {"reason__regex": "x"}).status_code == 400
+
+
+def test_a_difference_names_what_changed_and_nothing_else(administrator: User, client: Client) -> None:
+    event = AuditEvent.objects.create(
+        actor_name="system", action="policy.edited", subject_type="x", subject_id="1", subject_label="x",
+        before={"title": "Clips", "period": 1, "same": "kept"}, after={"title": "Clips\u202e", "period": 2, "same": "kept"},
+    )  # fmt: skip
+    shown = client.get(reverse("admin:base_auditevent_change", args=[event.pk])).content.decode()
+    assert "Clips\\u202e" in shown
+    assert "kept" not in shown
+
+
+def test_djangos_own_log_is_shown_nowhere(administrator: User, person: Callable[..., User], client: Client) -> None:
+    olaf = person("olaf")
+    client.post(page(olaf), fields(olaf, email="o@example.org"))
+    assert LogEntry.objects.exists()
+    assert LogEntry not in admin.site._registry
+    assert "Recent actions" not in client.get(reverse("admin:index")).content.decode()
 
 
 def test_the_login_page_says_where_one_is(client: Client, db: None) -> None:
