@@ -1,6 +1,9 @@
-"""At least one row of every registered model, for tests that walk all pages."""
+"""At least one row of every registered model, all of one tenant, for tests that look at every page."""
 
 from uuid import uuid4
+
+from django.contrib import admin
+from django.db.models import Model
 
 from cleanup_project.base import alarms, clock
 from cleanup_project.base.models import Heartbeat
@@ -10,15 +13,17 @@ from retention import control, dispositions, lifecycle, releases
 from retention.models import CatalogueSync, KeyRule
 from retention.storage import LifecycleRule
 from tests import world
-from tests.ledger.acting import build
+from tests.ledger.acting import Acting, build
 from tests.ledger.parking import dead
 from webhooks import endpoints, redelivery
 from webhooks.models import Delivery, DeliveryAttempt
 from webhooks.redelivery import Chosen
 
+REGISTERED = sorted(admin.site._registry, key=lambda model: model._meta.label)
 
-def build_everything() -> None:
-    """A command that went through quarantine and left a receipt, among others, and one that is there still."""
+
+def make() -> Acting:
+    """At least one row of every registered model: a command that went through quarantine and left a receipt, among others."""
     acting = build()
     endpoint, _secret = endpoints.create(
         tenant="acme", name="archive", url="https://archive.example/", event_types=["media.deleted"],
@@ -42,6 +47,7 @@ def build_everything() -> None:
     ItemDisposition.objects.create(
         run=run, ordinal=99, item_id=command.item_id, kind="exempt", reason="Kept.", by=acting.people["compliance"]
     )
+    dead(acting, "clips/still-dead")
     quarantine.replay(command=command, by=acting.people["operator"], reason="Repaired.")
     acting.drain()
     delivery = Delivery.objects.get()
@@ -49,7 +55,6 @@ def build_everything() -> None:
     redelivery.redeliver_all(
         chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
     )
-    dead(acting, "clips/still-dead")
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
@@ -58,3 +63,10 @@ def build_everything() -> None:
     inflight.placed(held.pk)
     releases.request(hold=held, by=acting.people["compliance"], reason="Settled.")
     stops.pressed(control.press(scope="everything", by=acting.people["operator"], reason="Look first.").pk)
+    return acting
+
+
+def first(model: type[Model]) -> Model:
+    row = model._default_manager.first()
+    assert row is not None, f"`everything.make` makes no {model._meta.label}"
+    return row

@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
@@ -57,6 +58,8 @@ class HoldReportAdmin(VerbPages[HoldReport], ReadOnlyAdmin[HoldReport]):
 
     def acknowledge_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
+        if obj.hold.placed_by_id != request.user.pk:
+            raise PermissionDenied
         form = forms.modelform_factory(HoldReport, fields=())(
             request.POST if request.method == "POST" else None, instance=obj
         )

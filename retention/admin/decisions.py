@@ -184,7 +184,7 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
         )
 
     def preview_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
-        obj = self.wanted(request, str(object_id))
+        obj = self.allowed(request, object_id, "draft_policy", "publish_policy")
 
         def act(values: dict[str, Any]) -> tuple[Model, str]:
             return preview.request(revision=obj, by=person(request)), "The preview has begun; nothing else has."
@@ -240,9 +240,10 @@ class RevisionDecisions(VerbPages[PolicyRevision]):
         )
         return self.draft_page(request, obj, PublishForm, act, "Publish a policy revision", "Publish", about)
 
-    def allowed(self, request: HttpRequest, object_id: int, right: str) -> PolicyRevision:
+    def allowed(self, request: HttpRequest, object_id: int, *rights: str) -> PolicyRevision:
+        """The draft, for whoever has any of these rights."""
         obj = self.wanted(request, str(object_id))
-        if not request.user.has_perm(f"base.{right}"):
+        if not any(request.user.has_perm(f"base.{right}") for right in rights):
             raise PermissionDenied
         return obj
 

@@ -16,7 +16,7 @@ from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from tests.browser.conftest import SignedIn
 from tests.browser.looks import looks
-from tests.everything import build_everything
+from tests.everything import make
 from tests.web import url
 
 pytestmark = pytest.mark.browser
@@ -77,7 +77,7 @@ def picture(page: Page, folder: Path | None, number: int) -> None:
 def test_every_page_looks_right_to_everybody(
     signed_in: SignedIn, person: Callable[..., User], pictures: Path | None, settings: object
 ) -> None:
-    build_everything()
+    make()
     wrong: list[str] = []
     titles: dict[str, str] = {}
     found = readers(person)
