@@ -47,7 +47,6 @@ def make() -> Acting:
     ItemDisposition.objects.create(
         run=run, ordinal=99, item_id=command.item_id, kind="exempt", reason="Kept.", by=acting.people["compliance"]
     )
-    dead(acting, "clips/still-dead")
     quarantine.replay(command=command, by=acting.people["operator"], reason="Repaired.")
     acting.drain()
     delivery = Delivery.objects.get()
@@ -55,6 +54,7 @@ def make() -> Acting:
     redelivery.redeliver_all(
         chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
     )
+    dead(acting, "clips/still-dead")
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"

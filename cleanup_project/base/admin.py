@@ -116,6 +116,10 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
         superuser = () if request.user.is_superuser else ("is_superuser",)
         return OWN if obj == request.user else superuser
 
+    @admin.display(description="sees")
+    def sees(self, obj: User) -> str:
+        return ", ".join(obj.tenants) or "every tenant"
+
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Roles are few: all of them with a box each."""
         return super().formfield_for_manytomany(db_field, request, widget=CheckboxSelectMultiple, **kwargs)

@@ -20,6 +20,10 @@ ABOUT: Final = {
         "One row is a demand to erase named objects by law. Another person approves it; then a run of its own "
         "overtakes routine destruction."
     ),
+    "ledger.ReceiptExport": (
+        "One row is one export of receipts: who asked for which, in which form, and the digest of what went out. Its page "
+        "has the files, while they are kept."
+    ),
     "base.BulkJob": (
         "One row is one decision about many things, carried out item by item. It can be paused, slowed and "
         "cancelled; each item has its outcome."

@@ -12,9 +12,10 @@ from django.urls import reverse
 
 from cleanup_project.base import lists, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, User
+from cleanup_project.base.models import Alarm, Rollup, Session, User
 from ledger.models import (
     Attempt,
+    Certificate,
     CommandSummary,
     CommandTarget,
     DeadLetter,
@@ -22,9 +23,13 @@ from ledger.models import (
     ErasureTarget,
     Incident,
     InFlight,
+    ManifestComparison,
+    ManifestDifference,
+    ManifestReview,
     ManifestItem,
     OutcomeTally,
     Pace,
+    ReceiptExportPart,
     ReceiptLocator,
     Request,
     RunTally,
@@ -42,8 +47,9 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret, ErasureTarget, Incident,
-    InFlight, Lane, OutcomeTally, Pace, Ping, ReceiptLocator, Request, RunTally, StopReport, TenantSalt, Turn,
+    Attempt, Certificate, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret, ErasureTarget,
+    Incident, InFlight, Lane, ManifestComparison, ManifestDifference, ManifestReview, OutcomeTally, Pace, Ping,
+    ReceiptExportPart, ReceiptLocator, Request, Rollup, RollupMark, RunTally, Session, StopReport, TenantSalt, Turn,
 }  # fmt: skip
 
 

@@ -46,6 +46,6 @@ def test_every_role_sees_on_every_page_that_something_is_wrong(
 
 def test_who_is_not_logged_in_is_told_nothing(client: Client, manager: User) -> None:
     alarms.notice("catalogue.stale", manager, "3 days old.")
-    page = client.get("/admin/login/")
+    page = client.get("/admin/login/", follow=True)
     assert page.status_code == 200
     assert "alarm is open" not in page.content.decode()
