@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from cleanup_project.base import lists, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, Rollup, Session, User
+from cleanup_project.base.models import Alarm, Rollup, RollupMark, Session, User
 from ledger.models import (
     Attempt,
     Certificate,
