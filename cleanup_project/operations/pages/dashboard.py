@@ -72,6 +72,7 @@ def gathered(looking: Looking, span: str) -> dict[str, Any]:
         "now": looking.now,
         "words": chosen.words,
         "step": chosen.seconds,
+        "length": int(chosen.length.total_seconds()),
         "tiles": list(tiles(looking)),
         "deadlines": [(name, told(each)) for name, each in DEADLINES.items()],
         "lags": list(distributions.lags(looking, chosen)),

@@ -110,11 +110,12 @@ def aged(name: str, since: datetime | None, looking: Looking, note: str, url: st
     return Tile(name, display.duration(age), note, DEADLINES[name].tone(age), url)
 
 
-def numbered(name: str, number: str, since: datetime | None, looking: Looking, note: str, url: str) -> Tile:
+def numbered(name: str, number: str, oldest: datetime | None, looking: Looking, url: str, nothing: str) -> Tile:
     """How many there are, judged by the age of the oldest."""
-    age = max(looking.now - since, AT_ONCE) if since else None
-    tone = DEADLINES[name].tone(age) if age is not None else ""
-    return Tile(name, number, note if age is not None else "", tone, url)
+    if oldest is None:
+        return Tile(name, number, nothing, url=url)
+    age = max(looking.now - oldest, AT_ONCE)
+    return Tile(name, number, f"the oldest for {display.duration(age)}", DEADLINES[name].tone(age), url)
 
 
 def capped(number: int) -> str:
@@ -123,11 +124,8 @@ def capped(number: int) -> str:
 
 def stopped(looking: Looking) -> Tile:
     times = list(of_retention.switches(looking.codes).values_list("pressed_at", flat=True)[: COUNTED + 1])
-    since = times[0] if times else None
-    note = f"the first {display.age(since, looking.now)} ago" if since else ""
-    return numbered(
-        "Stopped", capped(len(times)), since, looking, note, list_url(StopSwitch, "?lifted_at__isnull=True")
-    )
+    url = list_url(StopSwitch, "?lifted_at__isnull=True")
+    return numbered("Stopped", capped(len(times)), min(times, default=None), looking, url, "no stop switch is on")
 
 
 def eligible(looking: Looking) -> Tile:
@@ -153,22 +151,21 @@ def quarantined(looking: Looking) -> Tile:
     number = sum(each.number for each in found)
     oldest = min((each.oldest for each in found), default=None)
     words = f"{number:,}" if all(each.whole for each in found) else f"more than {number:,}"
-    note = f"the oldest for {display.age(oldest, looking.now)}" if oldest else ""
-    return numbered("In quarantine", words, oldest, looking, note, list_url(DeadLetter))
+    return numbered("In quarantine", words, oldest, looking, list_url(DeadLetter), "nothing waits for a person")
 
 
 def approvals(looking: Looking) -> Tile:
     number, since = of_ledger.approvals(looking.codes)
-    note = f"the oldest for {display.age(since, looking.now)}" if since else ""
     url = list_url(CleanupRun, "?state__exact=needs_approval")
-    return numbered("Runs to approve", f"{number:,}", since, looking, note, url)
+    return numbered("Runs to approve", f"{number:,}", since, looking, url, "no run waits for a person")
 
 
 def missed(looking: Looking) -> Tile:
     number, newest = of_ledger.missed(looking.codes)
     since = looking.now - of_ledger.MISSED_WITHIN
     url = list_url(ScheduleSlot, "?" + urlencode({"outcome__exact": "missed", "scheduled_for__gte": since.isoformat()}))
-    return numbered("Missed slots", f"{number:,}", newest, looking, "in 24 hours", url)
+    note = f"in 24 hours, the newest {display.age(newest, looking.now)} ago" if newest else "none in 24 hours"
+    return Tile("Missed slots", f"{number:,}", note, DEADLINES["Missed slots"].tone(AT_ONCE) if newest else "", url)
 
 
 def tick(looking: Looking) -> Tile:
@@ -217,11 +214,8 @@ def sending(looking: Looking) -> Tile:
 def endpoints(looking: Looking) -> Tile:
     found = of_webhooks.troubled(looking.codes).values_list("failing_since", "disabled_at")
     times = [disabled or failing or looking.now for failing, disabled in found[: COUNTED + 1]]
-    since = min(times, default=None)
-    note = f"the first for {display.age(since, looking.now)}" if since else ""
-    return numbered(
-        "Endpoints in trouble", capped(len(times)), since, looking, note, list_url(Endpoint, "?trouble=yes")
-    )
+    url, nothing = list_url(Endpoint, "?trouble=yes"), "every endpoint answers, or has nothing to"
+    return numbered("Endpoints in trouble", capped(len(times)), min(times, default=None), looking, url, nothing)
 
 
 # Whose records a tile tells of; empty: it tells of the machinery, and everybody may know it.

@@ -2,7 +2,8 @@
 "use strict";
 {
     const NAMES = ["p50", "p95", "p99", "max"];
-    const DASHES = [[], [8, 4], [3, 3], [1, 5]]; // colour alone would not tell them apart
+    const DASHES = [[], [8, 4], [3, 3], [2, 5]]; // colour alone would not tell them apart
+    const TICKS = [0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 21600, 86400, 604800, 2592000, 31536000, 315360000];
     const charts = [];
 
     const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -12,6 +13,12 @@
         if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
         if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
         return seconds < 86400 ? `${Number((seconds / 3600).toPrecision(3))} h` : `${Number((seconds / 86400).toPrecision(3))} d`;
+    };
+
+    // In UTC, as everywhere: the time within a day, else the day.
+    const moment = (seconds, length) => {
+        const iso = new Date(seconds * 1000).toISOString();
+        return length <= 86400 ? iso.slice(11, 16) : iso.slice(5, 10);
     };
 
     // [times, p50, p95, p99, max], the oldest first; where nothing happened a null breaks the line.
@@ -35,13 +42,23 @@
         if (!table || !window.uPlot) return;
         const axis = { stroke: token("--body-quiet-color"), grid: { stroke: token("--hairline-color"), width: 1 } };
         const strokes = ["--link-fg", "--good", "--waiting-edge", "--overdue-edge"].map(token);
+        const until = Number(place.dataset.until);
         charts.push([place, new uPlot({
             width: place.clientWidth,
             height: 220,
             tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
-            scales: { y: { distr: 3 } },
+            scales: { x: { range: [until - Number(place.dataset.length), until] }, y: { distr: 3 } },
             cursor: { drag: { x: false, y: false } },
-            axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : lasting(tick))) }],
+            axes: [
+                { ...axis, values: (_, ticks) => ticks.map((tick) => moment(tick, Number(place.dataset.length))) },
+                {
+                    ...axis,
+                    size: 64,
+                    splits: (_, _axis, least, most) => TICKS.filter((tick) => tick >= least && tick <= most),
+                    filter: (_, ticks) => ticks,
+                    values: (_, ticks) => ticks.map(lasting),
+                },
+            ],
             series: [
                 { label: "from", value: "{YYYY}-{MM}-{DD} {HH}:{mm} UTC" },
                 ...NAMES.map((label, index) => ({

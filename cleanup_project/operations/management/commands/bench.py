@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import drain, export, freeze, hold, ledger, pages, preview, sync, webhooks
+from cleanup_project.operations.bench import dashboard, drain, export, freeze, hold, ledger, pages, preview, sync, webhooks
 
 
 class Command(BaseCommand):
@@ -33,6 +33,11 @@ class Command(BaseCommand):
         shown.add_argument("--receipts", type=int, default=10_000_000, help="Receipts, default 10,000,000.")
         exported = names.add_parser("export", help="Receipts through the export page, against psql.")
         exported.add_argument("--rows", type=int, default=1_000_000, help="Receipts, default 1,000,000.")
+        looked = names.add_parser("dashboard", help="The dashboard over large tables, against an empty database.")
+        looked.add_argument(
+            "--commands", type=int, default=1_000_000, help="Commands and deliveries, default 1,000,000."
+        )
+        looked.add_argument("--receipts", type=int, default=1_000_000, help="Receipts, default 1,000,000.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -41,6 +46,7 @@ class Command(BaseCommand):
             logging.getLogger(name).setLevel(logging.WARNING)
         measure = {
             "export": lambda: export.run(rows=options["rows"]),
+            "dashboard": lambda: dashboard.run(commands=options["commands"], receipts=options["receipts"]),
             "freeze": lambda: freeze.run(rows=options["rows"]),
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
