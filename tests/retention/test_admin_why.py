@@ -35,7 +35,8 @@ def test_the_page_says_no_which_policy_governs_and_when_it_ends(row: ObjectVersi
     for text in (
         "Not eligible for destruction.", "Its retention has not ended yet.", "Governed by <strong>long/1</strong>",
         "2040-01-01 00:00:00 UTC", "2020-01-31 00:00:00 UTC", "20 years, no cut-off", "The longest retention wins.",
-        "The next run of long looks at it", url(PolicyRevision, "change", PolicyRevision.objects.get(policy__code="short").pk),
+        "The next run of long looks at it",
+        url(PolicyRevision, "change", PolicyRevision.objects.get(policy__code="short").pk),
     ):  # fmt: skip
         assert text in page, text
     assert page.count('<span class="pill">governs</span>') == 1
