@@ -25,6 +25,7 @@ from ledger.admin.manyentries import ManyPages, many_url
 from ledger.causes import Group
 from ledger.models import DeadLetter
 
+USUAL: Final = 6  # filters that are always shown
 LIST_BUDGET_MS: Final = 2000
 FILTERS: Final = "_changelist_filters"  # Django's own name for where an item's page came from
 TITLES: Final = {"replay": "Replay", "close": "Close without retry"}
@@ -79,6 +80,7 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
             "number": counted.count,
             "is_estimate": counted.is_estimate,
             "filter": found,
+            **halves(found),
             "words": "" if found.refusal else found.words(),
             "groups": []
             if found.is_narrowed
@@ -194,6 +196,13 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
     @admin.display(description="its command is")
     def command_state(self, obj: DeadLetter) -> SafeString:
         return state_pill(obj.command.state)
+
+
+def halves(found: EntryFilter) -> dict[str, Any]:
+    """The fields that are asked for most, and the others."""
+    fields = list(found.form)
+    more = fields[USUAL:]
+    return {"usual": fields[:USUAL], "more": more, "more_is_used": any(found.data.get(each.name) for each in more)}
 
 
 def without(query: QueryDict, *names: str) -> str:
