@@ -26,7 +26,7 @@ def job(operator: User, client: Client) -> BulkJob:  # noqa: F811
 def test_its_page_says_how_far_it_is_and_leads_to_its_items(job: BulkJob, client: Client) -> None:
     shown = client.get(url(BulkJob, "change", job.pk)).content.decode()
     assert '<progress max="20" value="10" aria-label="10 of 20">' in shown
-    assert 'hx-trigger="every 5s"' in shown
+    assert 'hx-trigger="every 3s"' in shown
     assert f"{url(BulkItem, 'changelist')}?job={job.pk}&amp;outcome=restarted_even" in shown
     for words in ("clusters of work", "They hang.", "olaf", "restarted even", "waiting"):
         assert words in shown, words

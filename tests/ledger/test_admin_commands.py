@@ -9,9 +9,8 @@ from django.test import Client
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
-from ledger import compact, inflight, manifest, quarantine, runs
+from ledger import compact, inflight, manifest, runs
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, HoldReport, ManifestItem, Receipt, SkippedItem
-from retention import policies
 from tests.ledger.acting import Acting, build
 from tests.ledger.parking import dead, deleted, held, withdrawn
 from tests.web import quick_pages, url  # noqa: F401
@@ -113,31 +112,6 @@ def test_what_is_held_or_withdrawn_is_replayed_from_its_own_page(acting: Acting,
     command, _placed = held(acting)
     refused = client.post(url(CleanupCommand, "replay", command.pk), {"reason": "Try."}).content.decode()
     assert "A legal hold covers it" in refused
-
-
-def test_quarantine_shows_what_is_open_first_and_by_class(acting: Acting, client: Client) -> None:
-    client.force_login(acting.people["compliance"])
-    dead(acting, "clips/one")
-    entry = DeadLetter.objects.get()
-    assert listed(client, DeadLetter, {}) == [entry]
-    assert listed(client, DeadLetter, {"class": "permission"}) == [entry]
-    assert listed(client, DeadLetter, {"class": "transient"}) == []
-    assert listed(client, DeadLetter, {"q": entry.command.key}) == [entry]
-    assert "Grant s3:DeleteObjectVersion" in page(client, url(DeadLetter, "changelist"))
-    quarantine.close(command=entry.command, by=acting.people["compliance"], reason="Kept.")
-    assert listed(client, DeadLetter, {}) == []
-    assert (
-        listed(client, DeadLetter, {"entries": "resolved"}) == listed(client, DeadLetter, {"entries": "all"}) == [entry]
-    )
-
-
-def test_an_entry_shows_what_stands_in_the_way_now(acting: Acting, client: Client) -> None:
-    client.force_login(acting.people["compliance"])
-    dead(acting)
-    address = url(DeadLetter, "change", DeadLetter.objects.get().pk)
-    assert "Nothing." in page(client, address)
-    policies.suspend(policy=acting.revision.policy, by=acting.people["manager"], reason="Reviewed.")
-    assert "A policy that covers it is suspended." in page(client, address)
 
 
 def test_an_entry_is_closed_without_retry(acting: Acting, client: Client) -> None:
