@@ -6,4 +6,4 @@ class LedgerConfig(AppConfig):
     verbose_name = "Ledger"
 
     def ready(self) -> None:
-        from ledger import bulk  # noqa: F401 - importing registers its kinds of job
+        from ledger import bulk, reviewing  # noqa: F401 - importing registers their kinds of job

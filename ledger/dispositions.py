@@ -17,7 +17,7 @@ from cleanup_project.base import audit, clock, sqlfiles, tenancy
 from cleanup_project.base.models import User
 from ledger import notices
 from ledger.exceptions import LedgerError, NotPermitted
-from ledger.models import CleanupRun, ItemDisposition, ManifestItem
+from ledger.models import CleanupRun, ItemDisposition, ManifestItem, ManifestReview
 from ledger.runs import OPEN_TO_REVIEW
 from ledger.states import RunState
 from retention import dispositions as kept
@@ -102,8 +102,11 @@ def stretches(run: CleanupRun, chosen: Chosen) -> list[int]:
     return sorted({(ordinal - 1) // CHUNK * CHUNK + 1 for ordinal in ordinals})
 
 
-def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review) -> int:
-    """Take the chosen items of one stretch out of the run, in one transaction; returns how many they are."""
+def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review, *, on_record: bool = True) -> int:
+    """Take the chosen items of one stretch out of the run, in one transaction; returns how many they are.
+
+    `on_record`: in the run's own history as well; a bulk job is there once.
+    """
     with transaction.atomic():
         run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run_id)
         if RunState(run.state) not in OPEN_TO_REVIEW:
@@ -125,7 +128,9 @@ def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review) -> 
             cursor.execute(sqlfiles.read(__file__, "dispose.sql"), parameters)
             number, originals = cursor.fetchone()
         if number:
-            note(run, number, chosen, review)
+            void(run, number)
+            if on_record:
+                note(run, number, chosen, review)
             keep(originals, review)
             if run.state == RunState.COOLING_OFF:
                 run.exempt_count += number
@@ -145,7 +150,7 @@ def keep(originals: Sequence[int], review: Review) -> None:
         raise LedgerError(str(refusal), field=refusal.field) from refusal
 
 
-def note(run: CleanupRun, number: int, chosen: Chosen, review: Review) -> None:
+def void(run: CleanupRun, number: int) -> None:
     """What was approved is no longer what remains: that must be counted and approved anew."""
     fields: dict[str, Any] = {"remaining_root": "", "exempt_count": run.exempt_count + number}
     if run.state == RunState.COOLING_OFF:
@@ -157,6 +162,9 @@ def note(run: CleanupRun, number: int, chosen: Chosen, review: Review) -> None:
             "cooling_until": None,
         }
     CleanupRun.objects.filter(pk=run.pk).update(**fields)
+
+
+def note(run: CleanupRun, number: int, chosen: Chosen, review: Review) -> None:
     audit.record(
         action=f"run.{review.kind}",
         subject=run,
@@ -167,11 +175,19 @@ def note(run: CleanupRun, number: int, chosen: Chosen, review: Review) -> None:
     )
 
 
+def under_review(run_id: int) -> ManifestReview | None:
+    """The bulk job that is still taking items out of a run."""
+    return ManifestReview.objects.filter(run=run_id, job__finished_at=None).select_related("job").first()
+
+
 def reckon(run_id: int) -> bool:
-    """Count what remains of a run and fix its root, outside of any lock; False where more was exempted meanwhile."""
+    """Count what remains of a run and fix its root, outside of any lock; False where more was exempted meanwhile, or a bulk
+    job has not ended yet."""
     run = CleanupRun.objects.get(pk=run_id)
     if run.remaining_root:
         return True
+    if under_review(run_id) is not None:
+        return False
     root, count = remaining(run)
     reviewed = CleanupRun.objects.filter(pk=run_id, exempt_count=run.exempt_count, remaining_root="")
     with transaction.atomic():

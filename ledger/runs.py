@@ -13,7 +13,7 @@ from cleanup_project.base import alarms, audit, clock, queue, tenancy
 from cleanup_project.base.models import User
 from ledger import floors, notices
 from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, NotPermitted, RunOverlap
-from ledger.models import CleanupRun
+from ledger.models import CleanupRun, ManifestReview
 from ledger.states import RUN_ENDED, RunState
 from retention import control, enforcement, governing, holds, scan
 from retention.models import PolicyRevision, RetentionPolicy
@@ -225,6 +225,8 @@ def approve(*, run: CleanupRun, by: User, root: str, confirmation: str, reason: 
 
 def refuse_unread(run: CleanupRun, root: str, confirmation: str) -> None:
     """The approval must name what remains of the run now, and say how much that is."""
+    if ManifestReview.objects.filter(run=run, job__finished_at=None).exists():
+        raise LedgerError("A bulk job is still taking items out of it: let it end, or cancel it. Then look again.")
     if not run.remaining_root:
         raise LedgerError("What remains after the last exemption is still being counted: look again in a minute.")
     if root.strip().lower() != run.remaining_root:

@@ -10,6 +10,7 @@ from django.db.models import Count, IntegerField, Max, Min, Sum, Value
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import Alarm, AuditEvent
+from ledger import dispositions
 from ledger.models import CleanupRun, ManifestPart, RunTally, SkippedItem
 from ledger.next_action import Next, Turn
 from ledger.runs import COUNTS, window_opens
@@ -126,6 +127,11 @@ def of_scanning(run: CleanupRun, now: Progress) -> Next:
 
 
 def of_waiting(run: CleanupRun, now: Progress) -> Next:
+    review = dispositions.under_review(run.pk)
+    if review is not None:
+        job, turn = review.job, Turn.AUTOMATIC if review.job.state == "running" else Turn.PERSON
+        words = f"Bulk job {job.pk} takes items out of it, {job.done:,} of {job.total:,} so far, and is {job.state}."
+        return Next(turn, f"{words} Before that has ended it cannot be approved.")
     if not run.remaining_root:
         return Next(
             Turn.AUTOMATIC, "What remains after the last exemption is being counted; then it waits for a person."

@@ -22,6 +22,7 @@ from ledger.models import (
     CleanupRun,
     ErasureRequest,
     ItemDisposition,
+    ManifestComparison,
     ManifestItem,
     ManifestPart,
     Receipt,
@@ -48,6 +49,7 @@ ACTS: Final = {
     "run.sealed": "Manifest sealed",
     "run.exempt": "Items exempted",
     "run.extend": "Items extended",
+    "run.review": "Bulk review begun",
     "run.remaining": "What remains counted",
     "run.approved": "Approved",
     "run.cooled": "Cooling-off time over",
@@ -151,6 +153,7 @@ def page(request: HttpRequest, run: CleanupRun) -> dict[str, Any]:
         "by_bucket": guardwords.by_bucket(run),
         "lists": lists(run, erasure),
         "files": files(request, run),
+        "beside": ManifestComparison.objects.filter(run=run, finished_at__isnull=False).select_related("other").first(),
         "story": list(story(run)),
         "streams": stream_table(run, erasure),
         "stream_count": len(run.streams),
@@ -203,7 +206,9 @@ def act(event: AuditEvent) -> str:
         return "Resumed"
     if event.action == "run.draining" and event.before.get("state") == RunState.TRIPPED:
         return "Re-armed"
-    number = event.after.get("items") if event.action in {"run.sealed", "run.exempt", "run.extend"} else None
+    number = (
+        event.after.get("items") if event.action in {"run.sealed", "run.exempt", "run.extend", "run.review"} else None
+    )
     return f"{words}: {display.counted(number, 'item')}" if number is not None else words
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
@@ -391,14 +392,22 @@ def test_a_run_cancelled_in_its_cooling_off_time_has_no_effect(acting: Acting, c
     assert all(acting.there(rows[0]) for rows in acting.versions.values())
 
 
+def counted(client: Client, page: str, **chosen: Any) -> dict[str, Any]:
+    """What the page that counts sends along with its confirmation."""
+    told = client.get(page, chosen).context
+    return {**chosen, "counted": told["counted"], "expected": told["total"], "token": told["token"]}
+
+
 def test_pages_exempt_by_filter_and_one_by_one(acting: Acting, client: Client) -> None:
     run = waiting(acting)
     client.force_login(acting.people["manager"])
     page = url(CleanupRun, "exempt", run.pk)
     assert page in client.get(url(CleanupRun, "change", run.pk)).content.decode()
-    assert "at least one condition" in client.post(page, {"reason": "R"}).content.decode()
-    shown = client.post(page, {"prefix": "keep/", "reason": "Needed."}, follow=True).content.decode()
-    assert "2 items exempted." in shown
+    uncounted = client.post(page, {"prefix": "keep/", "reason": "Needed."}).content.decode()
+    assert "was not counted as it is now" in uncounted
+    assert not run.dispositions.exists()
+    shown = client.post(page, counted(client, page, prefix="keep/") | {"reason": "Needed."}, follow=True)
+    assert "2 items exempted." in shown.content.decode()
     item = ManifestItem.objects.get(run=run, ordinal=1)
     extend = url(CleanupRun, "extend", run.pk)
     assert f"{extend}?item={item.pk}" in client.get(url(ManifestItem, "change", item.pk)).content.decode()
@@ -424,5 +433,6 @@ def test_who_sees_the_pages(
     run = waiting(acting)
     client.force_login(person("someone", role))
     address = url(CleanupRun, "exempt", run.pk)
-    assert client.post(address, {"prefix": "keep/", "reason": "R"}).status_code == status
+    said = {"prefix": "keep/", "counted": "under 'keep/'", "expected": 2, "token": uuid4(), "reason": "R"}
+    assert client.post(address, said).status_code == status
     assert (address in client.get(url(CleanupRun, "change", run.pk)).content.decode()) == (status == 302)
