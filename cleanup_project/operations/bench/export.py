@@ -31,8 +31,8 @@ SETTLED_AT_ONCE: Final = 1000
 
 FILL: Final = """
     WITH made AS (
-        SELECT n, convert_to(rpad('{"targets":[{"commitment":"' || encode(sha256(n::text::bytea), 'hex') || '"}]', %(body)s),
-            'UTF8') AS body
+        SELECT n, convert_to(rpad('{"approval":{"by":null},"policy":{"code":"bench","revision":1},"targets":[{"commitment":"'
+            || encode(sha256(n::text::bytea), 'hex') || '"}]}', %(body)s), 'UTF8') AS body
         FROM generate_series(1, %(rows)s) n
     ), receipts AS (
         INSERT INTO ledger_receipt (command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id,
