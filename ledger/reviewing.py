@@ -127,6 +127,6 @@ for each in Kind:
         f"Items {each.label}",
         RIGHT,
         ManifestItem,
-        {each.value},
+        {DONE[each].code},
         "run__tenant__code",
     )

@@ -67,3 +67,57 @@ def own_encryption_keys(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register(Tags.security, deploy=True)
+def second_factor(**_: Any) -> list[CheckMessage]:
+    """base.E005: whoever decides what is destroyed shows more than a password."""
+    if not settings.MFA_REQUIRED:
+        return [
+            Error(
+                "MFA_REQUIRED is off: whoever knows one password may approve what is destroyed.",
+                hint="Leave MFA_REQUIRED unset; it is off in the demo alone.",
+                id="base.E005",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def identity_provider(**_: Any) -> list[CheckMessage]:
+    """base.E006: an identity provider is set up as a whole, and spoken to over TLS unless it is on this machine."""
+    given = {name: bool(getattr(settings, name)) for name in ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET")}
+    missing = [name for name, there in given.items() if not there]
+    if any(given.values()) and missing:
+        return [
+            Error(
+                f"An identity provider is set up in part: {', '.join(missing)} is not set.",
+                hint="Set all of OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or none.",
+                id="base.E006",
+            )
+        ]
+    address = urlsplit(settings.OIDC_ISSUER)
+    if settings.OIDC_ISSUER and address.scheme != "https" and address.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        return [
+            Error(
+                f"OIDC_ISSUER must be an https address; it is {settings.OIDC_ISSUER}.",
+                hint="What the provider says about people would come over a line that others can write to.",
+                id="base.E006",
+            )
+        ]
+    return []
+
+
+@register(Tags.security, deploy=True)
+def shared_attempts(**_: Any) -> list[CheckMessage]:
+    """base.E007: attempts to sign in are counted for all web processes together."""
+    backend = str(settings.CACHES["default"]["BACKEND"])
+    if backend.rpartition(".")[2] in {"LocMemCache", "DummyCache"}:
+        return [
+            Error(
+                f"The cache is {backend}: each web process would count failed attempts to sign in for itself.",
+                hint="Use the database cache of these settings, or another one that all processes share.",
+                id="base.E007",
+            )
+        ]
+    return []

@@ -67,7 +67,7 @@ class VerbPages(RecordAdmin[M]):
         they are, unless they did a short while ago.
         """
         offered(form, request)
-        if deciding and request.method == "POST" and (asked := proof.ask(request)):
+        if deciding and request.method == "POST" and (asked := proof.ask(request, title)):
             return asked
         if request.method == "POST" and form.is_valid():
             try:

@@ -80,7 +80,8 @@ def test_a_deactivated_person_is_refused_in_words_and_on_record(auditor: User, c
 def test_whoever_has_no_page_here_is_told_so(person: Callable[..., User], client: Client) -> None:
     User.objects.filter(pk=person("guest").pk).update(is_staff=False)
     client.post(SIGN_IN, {"login": "guest", "password": "correct horse"})
-    assert client.get("/admin/work/", follow=True).status_code == 403
+    page = client.get("/admin/work/", follow=True)
+    assert (page.status_code, "This account may not open any page here." in page.content.decode()) == (403, True)
 
 
 def test_signing_out_takes_a_post_and_is_on_record(auditor: User, client: Client) -> None:

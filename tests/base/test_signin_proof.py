@@ -54,6 +54,7 @@ def test_whoever_did_so_a_while_ago_is_asked_with_what_they_filled_in_kept(lift:
     page = client.post(lift, {"reason": REASON, "twice": ["a", "b"]})
     shown = page.content.decode()
     assert "Is it still you?" in shown
+    assert "<strong>Lift the stop switch</strong>" in shown
     assert not lifted()
     assert page.context["kept"] == [("reason", REASON), ("twice", "a"), ("twice", "b")]
     assert "&lt;b&gt;" in shown

@@ -236,7 +236,7 @@ class RedeliveryPages(VerbPages[Delivery]):
         if posted and "_count" not in request.POST:
             form = offered(RedeliverForm(request.POST), request)
             if form.is_valid():
-                if form.cleaned_data["expected"] > TYPED_ABOVE and (asked := proof.ask(request)):
+                if form.cleaned_data["expected"] > TYPED_ABOVE and (asked := proof.ask(request, "Redeliver")):
                     return asked
                 try:
                     return self.begin(request, form.chosen(), form.cleaned_data)

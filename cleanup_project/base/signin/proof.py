@@ -30,10 +30,11 @@ def recent(request: HttpRequest) -> bool:
     return bool(time.time() - request.session.get(PROVED, 0) < settings.REAUTHENTICATION_SECONDS)
 
 
-def ask(request: HttpRequest) -> HttpResponse | None:
+def ask(request: HttpRequest, what: str) -> HttpResponse | None:
     """The page that asks for the password or a code; None where that is recent, or was answered with this very request.
 
-    For a POST. The page sends everything again that was sent; a file cannot be kept, and its field comes back empty.
+    For a POST; `what` is decided by it, as the page's heading says. Everything that was sent is sent again; a file cannot be
+    kept, and its field comes back empty.
     """
     if recent(request):
         return None
@@ -45,6 +46,7 @@ def ask(request: HttpRequest) -> HttpResponse | None:
             reauthenticate_by_password(request)
         return None
     context = {
+        "what": what,
         "form": form,
         "kept": list(kept(request)),
         "provider": next((each for each in get_adapter().get_reauthentication_methods(request.user) if not form), None),

@@ -26,6 +26,7 @@ from django.urls import reverse
 from cleanup_project.base import audit
 from cleanup_project.base.models import User
 from cleanup_project.base.signin import factors, proof, sessions
+from cleanup_project.base.signin.entrance import refusal
 
 ID: Final = "oidc"
 SUBJECT: Final = "issuer_and_subject"
@@ -181,7 +182,3 @@ def unlink(*, person: User, by: User, reason: str) -> User:
         audit.record(action="provider.unlinked", subject=person, by=by, reason=reason, before={"subjects": subjects})
         sessions.end(person=person, by=by, reason=reason)
     return person
-
-
-def refusal(request: HttpRequest, words: str, status: int) -> HttpResponse:
-    return TemplateResponse(request, "account/refused.html", {"words": words}, status=status)
