@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -111,7 +112,7 @@ def identity_provider(**_: Any) -> list[CheckMessage]:
 @register(Tags.security, deploy=True)
 def shared_attempts(**_: Any) -> list[CheckMessage]:
     """base.E007: attempts to sign in are counted for all web processes together."""
-    backend = str(settings.CACHES["default"]["BACKEND"])
+    backend = settings.CACHES["default"]["BACKEND"]
     if backend.rpartition(".")[2] in {"LocMemCache", "DummyCache"}:
         return [
             Error(

@@ -21,3 +21,37 @@ def test_deployment_refuses_the_embedded_database(settings: LazySettings) -> Non
     assert [each.id for each in checks.real_database()] == ["base.E003"]
     settings.EMBEDDED_DATABASE = False
     assert checks.real_database() == []
+
+
+def test_deployment_refuses_decisions_on_a_password_alone(settings: LazySettings) -> None:
+    settings.MFA_REQUIRED = False
+    assert [each.id for each in checks.second_factor()] == ["base.E005"]
+    settings.MFA_REQUIRED = True
+    assert checks.second_factor() == []
+
+
+@pytest.mark.parametrize(
+    ("issuer", "client", "words"),
+    [
+        ("", "", ""),
+        ("https://id.example.org", "cleanup", ""),
+        ("http://localhost:8080/realms/x", "cleanup", ""),
+        ("https://id.example.org", "", "OIDC_CLIENT_ID is not set"),
+        ("", "cleanup", "OIDC_ISSUER is not set"),
+        ("http://id.example.org", "cleanup", "must be an https address"),
+    ],
+)
+def test_an_identity_provider_is_set_up_as_a_whole(
+    issuer: str, client: str, words: str, settings: LazySettings
+) -> None:
+    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = issuer, client
+    settings.OIDC_CLIENT_SECRET = "secret" if issuer or client else ""
+    found = checks.identity_provider()
+    assert [each.id for each in found] == (["base.E006"] if words else [])
+    assert all(words in each.msg for each in found)
+
+
+def test_attempts_are_counted_for_all_processes_together(settings: LazySettings) -> None:
+    assert checks.shared_attempts() == []
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    assert [each.id for each in checks.shared_attempts()] == ["base.E007"]

@@ -53,3 +53,13 @@ def test_the_pool_is_for_the_web_process_alone(monkeypatch: pytest.MonkeyPatch) 
     assert (worker["CONN_MAX_AGE"], worker["CONN_HEALTH_CHECKS"]) == (60, True)
     assert "pool" not in worker["OPTIONS"]
     assert "lock_timeout" in worker["OPTIONS"]["options"]
+
+
+def test_minutes_become_seconds_and_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINUTES", "5")
+    assert settings.env_minutes("MINUTES", 10) == 300
+    monkeypatch.delenv("MINUTES")
+    assert settings.env_minutes("MINUTES", 10) == 600
+    monkeypatch.setenv("MINUTES", "0")
+    with pytest.raises(ImproperlyConfigured, match="MINUTES must be a number of minutes, 1 or more; it is 0"):
+        settings.env_minutes("MINUTES", 10)

@@ -6,7 +6,18 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from cleanup_project.operations.bench import dashboard, drain, export, freeze, hold, ledger, pages, preview, sync, webhooks
+from cleanup_project.operations.bench import (
+    dashboard,
+    drain,
+    export,
+    freeze,
+    hold,
+    ledger,
+    pages,
+    preview,
+    sync,
+    webhooks,
+)
 
 
 class Command(BaseCommand):
