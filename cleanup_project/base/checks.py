@@ -112,7 +112,7 @@ def identity_provider(**_: Any) -> list[CheckMessage]:
 @register(Tags.security, deploy=True)
 def shared_attempts(**_: Any) -> list[CheckMessage]:
     """base.E007: attempts to sign in are counted for all web processes together."""
-    backend = settings.CACHES["default"]["BACKEND"]
+    backend = str(settings.CACHES["default"]["BACKEND"])
     if backend.rpartition(".")[2] in {"LocMemCache", "DummyCache"}:
         return [
             Error(
