@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.test import Client, override_settings
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from cleanup_project.base.models import User
 from cleanup_project.operations.demo.shots import BROWSERS, chromium
 
-PATIENCE = 15_000  # milliseconds for whatever a page is waited for: the machine may be busy
+PATIENCE = 60_000  # milliseconds for whatever a page is waited for: the machine may be busy
 
 TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -35,6 +35,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip(f"NO PAGE WAS TESTED: none of {', '.join(BROWSERS)} is installed, and CHROMIUM names none.")
     # Playwright waits in an event loop of its own, in which Django would refuse every query of the test.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield started

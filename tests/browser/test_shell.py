@@ -58,7 +58,7 @@ def test_by_keyboard_alone_one_signs_in_finds_my_work_and_replays_one(
     page.keyboard.press("Enter")
     tab_to(page, "Reason")
     page.keyboard.type("The grant was repaired.")
-    tab_to(page, "Replay")
+    tab_to(page, "Replay it")
     page.keyboard.press("Enter")
     expect(page.locator(".messagelist")).to_be_visible()
     assert DeadLetter.objects.get().resolution == "replayed"
@@ -81,7 +81,7 @@ def test_a_page_that_follows_a_job_rests_while_hidden_catches_up_and_ends_with_t
     page.on("request", lambda request: asked.append(request) if request.headers.get("hx-request") else None)
     page.clock.install()
     page.goto(url(BulkJob, "change", job.pk))
-    expect(page.locator("#live")).to_contain_text("0 of 4")
+    expect(page.locator("#content-main")).to_contain_text("0 of 4")
     page.get_by_role("link", name="History").focus()
 
     hide(page, True)
@@ -89,13 +89,13 @@ def test_a_page_that_follows_a_job_rests_while_hidden_catches_up_and_ends_with_t
     assert not asked
     BulkJob.objects.update(done=2)
     hide(page, False)
-    expect(page.locator("#live")).to_contain_text("2 of 4")
+    expect(page.locator("#content-main")).to_contain_text("2 of 4")
     assert len(asked) == 1
     assert page.evaluate("document.activeElement.textContent") == "History"
 
     BulkJob.objects.update(done=4, state="done", finished_at="2026-11-30T12:00:00Z")
     page.clock.run_for(6_000)
-    expect(page.locator("#live")).to_contain_text("4 of 4")
+    expect(page.locator("#content-main")).to_contain_text("4 of 4")
     expect(page.get_by_role("link", name="Pause")).to_have_count(0)
     before = len(asked)
     page.clock.run_for(60_000)
