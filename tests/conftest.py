@@ -19,6 +19,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 # Files of few tests and many seconds: begun first, so that two processes end together.
 LONG = (
+    "test_every_page.py",
     "test_faults_bulk.py",
     "test_machine.py",
     "test_scan_plans.py",

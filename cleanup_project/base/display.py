@@ -178,6 +178,8 @@ def presentation(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
     if isinstance(field, models.ForeignKey):
         # Most roles may not see the pages of people, where a link would lead them.
         return named if issubclass(field.related_model, AbstractBaseUser) else link
+    if isinstance(field, models.ManyToManyField):
+        return lambda rows: bullets(named(row) for row in rows.all())
     if isinstance(field, models.DateTimeField):
         return moment
     if isinstance(field, models.BooleanField):

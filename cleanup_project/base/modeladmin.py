@@ -43,7 +43,7 @@ class Tool(NamedTuple):
     def decides(self) -> bool:
         """Whether it leads to the form of a verb (`…/<id>/<verb>/`, `…/add/`), and not just elsewhere."""
         *_, before, last = urlsplit(self.url).path.rstrip("/").rsplit("/", 2)
-        return last == "add" or (before.isdecimal() and last not in {"change", "history"})
+        return last == "add" or (before.isdecimal() and last.isidentifier() and last not in {"change", "history"})
 
 
 class RecordAdmin(admin.ModelAdmin[M]):

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cleanup_project.base.display import exact, human_size, moment, visible
+from cleanup_project.base.modeladmin import Tool
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,19 @@ def test_times_are_iso_and_utc() -> None:
 )
 def test_sizes_are_read_at_a_glance(number: int, shown: str) -> None:
     assert human_size(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("address", "decides"),
+    [
+        ("/admin/ledger/cleanuprun/12/approve/", True),
+        ("/admin/retention/policyrevision/add/?policy=3", True),
+        ("/admin/ledger/cleanuprun/12/exempt/?item=7", True),
+        ("/admin/ledger/cleanuprun/12/change/", False),
+        ("/admin/ledger/cleanuprun/12/history/", False),
+        ("/admin/ledger/receipt/?run=12", False),
+        ("/admin/ledger/cleanuprun/12/manifest.csv", False),
+    ],
+)
+def test_a_link_to_a_decision_is_told_apart_from_one_that_leads_elsewhere(address: str, decides: bool) -> None:
+    assert Tool("…", address).decides == decides

@@ -15,7 +15,7 @@ from cleanup_project import urls
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from tests.browser.conftest import SignedIn
-from tests.browser.looks import looks
+from tests.browser.looks import WIDE, looks, theme
 from tests.everything import make
 from tests.web import url
 
@@ -69,9 +69,13 @@ def readers(person: Callable[..., User]) -> dict[str, str]:
 
 
 def picture(page: Page, folder: Path | None, number: int) -> None:
+    """As a telephone shows it, and as a desktop does, every other one in the dark."""
     if folder is not None:
         name = re.sub(r"\W+", "-", page.url.split("/admin/", 1)[-1]).strip("-")[:70]
-        page.screenshot(path=folder / f"{number:03}-{name}.png")
+        page.screenshot(path=folder / f"{number:03}-{name}-narrow.png")
+        page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        theme(page, "dark" if number % 2 else "light")
+        page.screenshot(path=folder / f"{number:03}-{name}-wide.png")
 
 
 def test_every_page_looks_right_to_everybody(

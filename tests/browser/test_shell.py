@@ -1,5 +1,6 @@
 """What stands on every page: the way through it by keyboard alone, polling that rests, and the state of things on top."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -54,8 +55,10 @@ def test_by_keyboard_alone_one_signs_in_finds_my_work_and_replays_one(
     expect(page.get_by_role("heading", level=1)).to_have_text("Quarantine")
     tab_to(page, command.key)
     page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/change/$"))
     tab_to(page, "Replay")
     page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/replay/$"))
     tab_to(page, "Reason")
     page.keyboard.type("The grant was repaired.")
     tab_to(page, "Replay it")

@@ -15,6 +15,18 @@
         }
     });
 
+    // What is swapped takes the focus along, if it was on a link that is there again.
+    let focused = null;
+    document.addEventListener("htmx:beforeSwap", () => {
+        focused = document.activeElement.getAttribute("href");
+    });
+    document.addEventListener("htmx:afterSettle", () => {
+        if (focused !== null && document.activeElement === document.body) {
+            document.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+        }
+        focused = null;
+    });
+
     // UTC is what is shown; what it is where the reader sits is said when they point at it.
     const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
     const tellLocalTimes = () => {
