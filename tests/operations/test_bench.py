@@ -61,6 +61,15 @@ def test_a_preview_is_compared_with_a_plain_count(tmp_path: Path) -> None:
     assert said["ratio"] == pytest.approx(said["baseline_value"] / said["value"], rel=0.05)
 
 
+def test_the_dashboard_is_compared_with_an_empty_one(tmp_path: Path) -> None:
+    said = bench(tmp_path / "d", "dashboard", "--commands", "500", "--receipts", "100")
+    details = said["details"]
+    assert (said["name"], said["unit"]) == ("dashboard", "ms")
+    assert (details["rows"]["receipts"], details["rows"]["deliveries"]) == (100, 500)
+    assert set(details["fragment_ms"]) == {"1h", "24h", "7d", "30d"}
+    assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.05)
+
+
 def test_webhooks_are_compared_with_bare_requests(tmp_path: Path) -> None:
     said = bench(tmp_path / "d", "webhooks", "--deliveries", "200")
     details = said["details"]

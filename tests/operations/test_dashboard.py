@@ -19,10 +19,13 @@ from cleanup_project.base.models import Heartbeat, Rollup, User
 from cleanup_project.base.rollups import Source
 from cleanup_project.operations.pages import dashboard
 from cleanup_project.operations.pages.tiles import DEADLINES, TILES, Deadline, Looking, Tile, tiles
-from ledger import manifest, runs, schedule, stops
+from ledger import manifest, runs, schedule
 from ledger import rollups as of_ledger
-from ledger.models import CleanupRun, DeadLetter, ScheduleSlot
+from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
+from retention import control
 from retention.models import PolicyRevision, StopSwitch
+from retention.storage import VersionRef
+from retention.storage.memory import Fault
 from tests.ledger import parking
 from tests.ledger.acting import Acting, build
 from tests.web import quick_pages  # noqa: F401
@@ -71,12 +74,18 @@ def auditor(person: Callable[..., User], client: Client) -> User:
 def troubled_world() -> Acting:
     """One of everything that a tile counts."""
     world = build()
-    parking.dead(world)
     world.subscribe()
     world.put("clips/due", asset="due")
+    denied = world.put("clips/denied", asset="denied")
     world.run()
+    due = CleanupCommand.objects.filter(pk=world.command("clips/due").pk)
+    due.update(due_at=Now() + DAY)
+    name = VersionRef(denied.key, denied.version_id)
+    world.store.inject(Fault("delete_versions", parking.DENIED, frozenset({name})))
+    world.drain()
+    due.update(due_at=Now() - DAY)
     sql("UPDATE webhooks_endpoint SET failing_since = now()")
-    stops.press(by=world.people["operator"], scope=StopSwitch.Scope.EVERYTHING, reason="Wrong month.")
+    control.press(by=world.people["operator"], scope=StopSwitch.Scope.EVERYTHING, reason="Wrong month.")
     policy = world.revision.policy
     schedule.record(policy, [clock.now() - DAY / 2], ScheduleSlot.Outcome.MISSED, "Late.")
     return world
@@ -235,7 +244,8 @@ def test_the_number_of_queries_does_not_depend_on_how_much_there_is(auditor: Use
     sql("UPDATE webhooks_endpoint SET failing_since = now()")
     sql(
         "INSERT INTO ledger_deadletter (command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, "
-        "last_error, next_action, entered_at) SELECT command_id, 1 + n, tenant_id, bucket_id, 'conflict', 1, '', '', '', now() "
+        "last_error, next_action, entered_at) "
+        "SELECT command_id, 1 + n, tenant_id, bucket_id, 'conflict', 1, '', '', '', now() "
         "FROM ledger_deadletter, generate_series(1, 20) n"
     )
     count(of_ledger.SOURCES[1])

@@ -143,7 +143,7 @@ def signed_in() -> Client:
     """An auditor, who sees every application and every tenant."""
     person = User.objects.create(username="bench-auditor", is_staff=True)
     person.groups.add(Group.objects.get(name=roles.AUDITOR))
-    client = Client()
+    client = Client(SERVER_NAME="localhost")
     client.force_login(person)
     return client
 

@@ -136,7 +136,7 @@ def bars(looking: Looking, span: Span) -> Iterator[Bars]:
 
 
 def bar_rows(code: str, found: dict[str, int], since: datetime) -> list[Bar]:
-    most = max(found.values(), default=1)
+    most = max([1, *found.values()])
     return [
         Bar(f"{code}-{label}", words(label), behind(code, label, since), f"{number:,}", 100 * number / most)
         for label, number in found.items()
@@ -164,7 +164,7 @@ def words(label: str) -> str:
 
 def quarantine(looking: Looking) -> Bars:
     found = vitals.quarantine(looking.codes, late=DAY)
-    most = max((each.number for each in found), default=1)
+    most = max([1, *(each.number for each in found)])
     rows = [
         Bar(
             f"quarantine-{each.failure_class}",
@@ -196,7 +196,7 @@ def runs(looking: Looking) -> list[Progress]:
             display.change_url(CleanupRun(pk=each.id)),
             RUN_KINDS.get(RunState(each.state), "plain"),
             words(each.state),
-            list_url(DeadLetter, f"?run={each.id}"),
+            list_url(CleanupCommand, f"?run={each.id}&state__exact=dead"),
         )
         for each in vitals.runs(looking.codes)
     ]
