@@ -4,11 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django_q.models import OrmQ
@@ -422,3 +425,81 @@ class TestSeveral:
         both = [Beside(click), Beside(click)]
         assert [each.answer() for each in both] == [token, token]
         assert (BulkJob.objects.count(), BulkItem.objects.count()) == (1, 50)
+
+
+def test_in_one_lane_one_job_of_a_kind_is_open(operator: User) -> None:
+    rows(4)
+    first = jobs.create(KIND, order(4, lanes=["north", "east"]), by=operator)
+    with pytest.raises(JobRefused, match=f"{KIND} {first.pk} of olaf is running and does some of the same"):
+        jobs.create(KIND, order(4, lanes=["east", "south"]), by=operator)
+    assert jobs.create(KIND, order(4, lanes=["south"]), by=operator).pk != first.pk
+    assert jobs.create(KIND, order(4), by=operator).lanes == []
+    jobs.register("other", restart, "Other", "base.operate", Heartbeat)
+    assert jobs.create("other", order(4, lanes=["north"]), by=operator).state == "running"
+    jobs.pause(job=first, by=operator, reason="Lunch.")
+    with pytest.raises(JobRefused, match="is paused"):
+        jobs.create(KIND, order(4, lanes=["north"]), by=operator)
+    jobs.cancel(job=first, by=operator, reason="Enough.")
+    assert jobs.create(KIND, order(4, lanes=["north"]), by=operator).state == "running"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_begin_at_once_in_one_lane_one_is_refused(operator: User) -> None:
+    rows(4)
+    start = Barrier(2)
+
+    def begin(_number: int) -> str:
+        try:
+            start.wait()
+            return jobs.create(KIND, order(4, lanes=["north"]), by=operator).state
+        except JobRefused as refusal:
+            return str(refusal)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        told = sorted(pool.map(begin, range(2)))
+    assert [each[: len(KIND)] for each in told] == [KIND, "running"[: len(KIND)]]
+    assert "does some of the same" in told[0]
+    assert BulkJob.objects.count() == 1
+
+
+def test_a_verb_is_told_the_details_of_its_order(operator: User) -> None:
+    heard = list[dict[str, str]]()
+
+    def listen(ids: Sequence[int], by: User, reason: str, **details: str) -> dict[int, Outcome]:
+        heard.append(details)
+        return restart(ids, by, reason)
+
+    jobs.register(KIND, listen, "Restart", "base.operate", Heartbeat)
+    job = made(operator, 2, details={"repair": "the fan"})
+    work(job)
+    assert heard == [{"repair": "the fan"}]
+
+
+def test_about_when_it_will_have_ended_follows_its_last_items(operator: User) -> None:
+    job = made(operator, 100, rate=10)
+    now = jobs.clock.now()
+    planned = jobs.ends_at(job)
+    assert planned is not None
+    assert 9 < (planned - now).total_seconds() < 12
+    for ordinal, ago in ((1, 9), (10, 0)):
+        ended = {"outcome": "restarted", "done_at": now - timedelta(seconds=ago)}
+        BulkItem.objects.filter(job=job, ordinal=ordinal).update(**ended)
+    BulkJob.objects.filter(pk=job.pk).update(done=10)
+    job.refresh_from_db()
+    slower = jobs.ends_at(job)
+    assert slower is not None
+    assert 85 < (slower - jobs.clock.now()).total_seconds() < 95  # 90 are left, and one a second went
+    jobs.pause(job=job, by=operator, reason="Lunch.")
+    job.refresh_from_db()
+    assert jobs.ends_at(job) is None
+
+
+def test_what_was_not_done_well_comes_first(operator: User) -> None:
+    jobs.register(KIND, restart, "Restart", "base.operate", Heartbeat, {"restarted"})
+    job = made(operator, 6)
+    work(job)
+    found = list(jobs.not_done_well(job))
+    assert len(found) == 3
+    assert {each.outcome for each in found} == {"restarted_even"}

@@ -1,0 +1,98 @@
+"""Quarantine with many entries: however many there are, its pages read a bounded number of them, by their indexes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from cleanup_project.base import roles, sqlfiles
+from cleanup_project.base.models import User
+from ledger import causes
+from ledger.models import DeadLetter
+from tests.ledger.acting import Acting, build
+from tests.ledger.test_admin_plans import queries_of
+from tests.ledger.test_bulk import parked
+from tests.web import quick_pages, url  # noqa: F401
+
+pytestmark = [pytest.mark.bulk, pytest.mark.django_db]
+ROWS = 60_000
+RESOLVED = 20_000  # of them
+
+
+@pytest.fixture
+def large() -> Acting:
+    """Copies of one entry: a thousand keys a folder, every third class another one, the first ones resolved."""
+    world = build()
+    (entry,) = parked(world, "seed")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO ledger_cleanupcommand (key, tenant_id, bucket_id, policy_id, revision_id, asset, run_id, item_id,
+                target_count, bytes, eligible_since, priority, state)
+            SELECT 'acme:' || n || ':v:originals/1', tenant_id, bucket_id, policy_id, revision_id, n, run_id, item_id, 1, 1,
+                eligible_since, 2, 'ready' FROM ledger_cleanupcommand, generate_series(1, %s) n WHERE id = %s
+            """,
+            [ROWS, entry.command_id],
+        )
+        cursor.execute(
+            """
+            INSERT INTO ledger_deadletter (command_id, cycle, tenant_id, bucket_id, run_id, policy_id, key, version_id,
+                failure_class, storage_code, attempts, first_failed_at, first_error, last_error, next_action, entered_at,
+                resolved_at, resolution)
+            SELECT c.id, 0, d.tenant_id, d.bucket_id, d.run_id, d.policy_id,
+                'clips/' || lpad((c.id - d.command_id) / 1000 || '', 3, '0') || '/' || c.id, 'v',
+                CASE WHEN c.id %% 3 = 0 THEN 'transient' ELSE 'permission' END, 'AccessDenied', 1, now(), 'No.', 'No.', '',
+                now() - interval '1 d', r.at, CASE WHEN r.at IS NULL THEN '' ELSE 'adopted' END
+            FROM ledger_deadletter d JOIN ledger_cleanupcommand c ON c.id > d.command_id
+            CROSS JOIN LATERAL (SELECT CASE WHEN c.id - d.command_id <= %s THEN now() END AS at) r WHERE d.id = %s
+            """,
+            [RESOLVED, entry.pk],
+        )
+        cursor.execute("ANALYZE")
+    return world
+
+
+def test_the_pages_of_quarantine_read_a_bounded_number_of_rows(
+    large: Acting, person: Callable[..., User], client: Client
+) -> None:
+    client.force_login(person("reader", roles.COMPLIANCE))
+    middle = DeadLetter.objects.filter(resolved_at=None).order_by("pk").values_list("pk", flat=True)[20_000]
+    run = DeadLetter.objects.values_list("run", flat=True).first()
+    for query in (
+        {},
+        {"after": middle},
+        {"before": middle},
+        {"class": "permission"},
+        {"class": "transient", "code": "AccessDenied", "bucket": large.bucket.pk, "after": middle},
+        {"prefix": "clips/050/"},
+        {"prefix": "missing"},
+        {"tenant": large.tenant.pk},
+        {"run": run},
+        {"run": "missing"},
+        {"q": "missing"},
+        {"entries": "resolved"},
+        {"entries": "all", "class": "transient"},
+    ):
+        queries_of(client, url(DeadLetter, "changelist"), query)
+    queries_of(client, url(DeadLetter, "change", middle), {"_changelist_filters": "class=permission"})
+
+
+def test_causes_are_found_from_one_to_the_next(large: Acting) -> None:
+    groups = causes.groups(large.people["compliance"])
+    assert [(group.failure_class, group.whole) for group in groups] == [("permission", False), ("transient", False)]
+    parameters: dict[str, Any] = {"tenants": None, "cap": causes.COUNTED_AT_MOST, "most": causes.CAUSES_AT_MOST}
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + sqlfiles.read(causes.__file__, "causes.sql"), parameters)
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert plan.count("quarantine_causes") == 3
+    assert "Seq Scan on ledger_deadletter" not in plan
+
+
+def test_all_of_a_cause_is_counted_by_its_index(large: Acting, client: Client) -> None:
+    client.force_login(large.people["compliance"])
+    page = client.get(reverse("admin:ledger_deadletter_close_many"), {"class": "transient"})
+    matching = DeadLetter.objects.filter(resolved_at=None, failure_class="transient").count()
+    assert f"Close without retry: {matching:,} entries" in page.content.decode()
