@@ -81,7 +81,9 @@ def count(rows: QuerySet[DeadLetter]) -> Counted:
 def sample(rows: QuerySet[DeadLetter]) -> Sampled:
     """Judge a random few of the chosen as a replay would, without locks. Raises OperationalError as `count`."""
     with transaction.atomic(), paginator.limited(COUNT_BUDGET_MS):
-        found = [entry.command for entry in rows.select_related("command").order_by("?")[:SAMPLE]]
+        # Numbers alone are shuffled: whole rows of a hundred thousand would not fit into memory.
+        ids = list(rows.order_by("?").values_list("pk", flat=True)[:SAMPLE])
+        found = [entry.command for entry in DeadLetter.objects.filter(pk__in=ids).select_related("command")]
         told: dict[str, int] = {}
         for _case, refusal in replayable.refusals(replayable.cases_of(found)):
             if refusal is not None:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, QueryDict
 from cleanup_project.base import display, tenancy
 from cleanup_project.base.canonical import instant
 from ledger.failures import RULES
-from ledger.models import DeadLetter
+from ledger.models import CleanupRun, DeadLetter
 from retention.models import Bucket, RetentionPolicy, Tenant
 from retention.prefixes import successor
 
@@ -88,7 +88,9 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
 
     def of_run(self, rows: QuerySet[DeadLetter], _name: str, value: str) -> QuerySet[DeadLetter]:
         """By the run's number, as links have it, or by its key."""
-        return rows.filter(run=int(value)) if value.isdecimal() and len(value) < 19 else rows.filter(run__key=value)
+        if value.isdecimal() and len(value) < 19:
+            return rows.filter(run=int(value))
+        return rows.filter(run__in=list(CleanupRun.objects.filter(key=value).values_list("pk", flat=True)))
 
     def under(self, rows: QuerySet[DeadLetter], _name: str, value: str) -> QuerySet[DeadLetter]:
         end = successor(value)
