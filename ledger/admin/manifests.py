@@ -99,7 +99,7 @@ def overdue_before(request: HttpRequest) -> datetime | None:
 @admin.register(ManifestItem)
 class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
     tenant_path = "run__tenant__code"
-    list_display = ("ordinal", "object_cell", "size_cell", "reason", "since_cell", "review_cell", "command_key")
+    list_display = ("ordinal", "object_cell", "size_cell", "reason", "since_cell", "review_cell")
     list_select_related = ("run",)
     list_filter = (OverdueFilter,)
     lookups = frozenset({"run", "ordinal__gte", "ordinal__lte"})
