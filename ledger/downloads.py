@@ -9,6 +9,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from django.core.exceptions import PermissionDenied
@@ -19,11 +20,13 @@ from django.views.decorators.http import require_GET
 
 from cleanup_project.base import audit, tenancy
 from cleanup_project.base.csvcells import guarded, unguarded
-from cleanup_project.base.models import User
+from cleanup_project.base.models import AuditEvent, User
 from ledger.exceptions import LedgerError
 from ledger.models import CleanupRun, ManifestItem
 
 CHUNK: Final = 1000
+DELIVERED: Final = "manifest.delivered"
+LOOKED_AT: Final = 20  # of the deliveries on record
 TYPES: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson; charset=utf-8"}
 COLUMNS: Final = (
     "ordinal", "command_key", "tenant", "policy", "revision", "asset", "eligible_since", "trigger", "trigger_at",
@@ -78,7 +81,28 @@ def export(run: CleanupRun, form: str, *, by: User | None, raw: bool = False) ->
             by=by,
             after={"format": form, "raw": raw, "items": run.item_count, "manifest_root": run.manifest_root},
         )
-    return jsonl(run) if form == "jsonl" else csv_rows(run, unguarded if raw else guarded)
+    content = jsonl(run) if form == "jsonl" else csv_rows(run, unguarded if raw else guarded)
+    return digested(run, form, raw, content, by)
+
+
+def digested(run: CleanupRun, form: str, raw: bool, content: Iterator[bytes], by: User | None) -> Iterator[bytes]:
+    """The content as it is; once it has been handed over whole, its SHA-256 is on record: the same one each time."""
+    whole, size = sha256(), 0
+    for piece in content:
+        whole.update(piece)
+        size += len(piece)
+        yield piece
+    with transaction.atomic():
+        told = {"format": form, "raw": raw, "sha256": whole.hexdigest(), "bytes": size}
+        audit.record(action=DELIVERED, subject=run, by=by, after=told)
+
+
+def digests(run: CleanupRun) -> dict[str, str]:
+    """SHA-256 of the file of each format, guarded as people get it, of those that were ever handed over whole."""
+    delivered = AuditEvent.objects.filter(
+        subject_type=run._meta.label_lower, subject_id=str(run.pk), action=DELIVERED, after__raw=False
+    )
+    return {event.after["format"]: event.after["sha256"] for event in delivered.order_by("-id")[:LOOKED_AT]}
 
 
 def file_name(run: CleanupRun, form: str) -> str:

@@ -5,16 +5,17 @@ the same time elsewhere, or not at all, changes when a slot is answered and noth
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 from croniter import croniter
 from django.db import transaction
-from django.db.models import Max, Min
+from django.db.models import Count, Max, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from cleanup_project.base import queue
+from cleanup_project.base import clock, queue
 from ledger import runs
 from ledger.exceptions import LedgerError, RunOverlap
 from ledger.models import CleanupRun, ScheduleSlot
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 FREEZE: Final = "ledger.tasks.freeze"
 GRACE: Final = timedelta(minutes=5)  # a slot answered within it is on time
+OUTLOOK_OVER: Final = timedelta(days=30)
 Outcome = ScheduleSlot.Outcome
 
 
@@ -39,6 +41,43 @@ def tick() -> list[CleanupRun]:
         else:
             opened += [run] if run else []
     return opened
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the schedule of one policy expects, beside what is on record."""
+
+    policy: RetentionPolicy
+    last: datetime | None  # the newest slot that was answered
+    next: datetime | None  # None: none of its revisions has come into force
+    overdue: bool  # a slot came more than GRACE ago, and nobody has answered it
+    answers: dict[str, int]  # within OUTLOOK_OVER, by outcome
+
+
+def outlook(policies: QuerySet[RetentionPolicy], most: int) -> list[Outlook]:
+    """Of each of these policies, the first `most` by their codes, in three queries."""
+    now = clock.now()
+    newest = ScheduleSlot.objects.filter(policy=OuterRef("pk")).order_by("-scheduled_for")
+    rows = list(
+        policies.annotate(
+            last=Subquery(newest.values("scheduled_for")[:1]), begun=Min("revisions__in_force_from")
+        ).order_by("code")[:most]
+    )
+    counted = ScheduleSlot.objects.filter(policy__in=[row.pk for row in rows], scheduled_for__gt=now - OUTLOOK_OVER)
+    answers: dict[int, dict[str, int]] = {}
+    for pk, outcome, number in counted.order_by().values_list("policy_id", "outcome").annotate(Count("pk")):
+        answers.setdefault(pk, {})[outcome] = number
+    return [expected(row, row.last, row.begun, now, answers.get(row.pk, {})) for row in rows]
+
+
+def expected(
+    policy: RetentionPolicy, last: datetime | None, begun: datetime | None, now: datetime, answers: dict[str, int]
+) -> Outlook:
+    if begun is None:
+        return Outlook(policy, last, None, False, answers)
+    since = last or begun
+    since = max(since, policy.rescheduled_at) if policy.rescheduled_at else since
+    return Outlook(policy, last, policy.next_slot(now), policy.next_slot(since) < now - GRACE, answers)
 
 
 def answer(policy: RetentionPolicy) -> CleanupRun | None:

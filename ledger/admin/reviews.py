@@ -37,6 +37,11 @@ ABOUT: Final = {
 }
 
 
+def when(label: str) -> AdminSplitDateTime:
+    """Date and time, each named for who cannot see that they stand together."""
+    return AdminSplitDateTime(attrs={"aria-label": f"{label} (date, time)"})
+
+
 class ReviewForm(ReasonForm):
     """Which items, and why. With an item in the address there is nothing else to choose; `items` were ticked in a list.
 
@@ -56,10 +61,13 @@ class ReviewForm(ReasonForm):
     )
     revision = forms.ModelChoiceField(PolicyRevision.objects.none(), required=False)
     since_from = forms.SplitDateTimeField(
-        label="Eligible since, from", required=False, widget=AdminSplitDateTime, help_text="UTC, inclusive."
+        label="Eligible since, from", required=False, widget=when("Eligible since, from"), help_text="UTC, inclusive."
     )
     since_to = forms.SplitDateTimeField(
-        label="Eligible since, before", required=False, widget=AdminSplitDateTime, help_text="UTC, exclusive."
+        label="Eligible since, before",
+        required=False,
+        widget=when("Eligible since, before"),
+        help_text="UTC, exclusive.",
     )
     typed = forms.IntegerField(label="Their number", required=False)
     counted = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -103,7 +111,7 @@ class ReviewForm(ReasonForm):
 
 
 class ExtendForm(ReviewForm):
-    until = forms.SplitDateTimeField(label="Keep until", widget=AdminSplitDateTime, help_text="UTC.")
+    until = forms.SplitDateTimeField(label="Keep until", widget=when("Keep until"), help_text="UTC.")
 
 
 FORMS: Final = {"exempt": ReviewForm, "extend": ExtendForm}

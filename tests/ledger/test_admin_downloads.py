@@ -231,3 +231,23 @@ def test_the_command_says_what_is_wrong(run: CleanupRun) -> None:
         call_command("manifest", "missing")
     with pytest.raises(CommandError, match="--raw is for CSV"):
         call_command("manifest", run.key, format="jsonl", raw=True)
+
+
+def test_what_was_handed_over_whole_is_on_record_by_its_digest(run: CleanupRun, auditor: User, client: Client) -> None:
+    delivered = AuditEvent.objects.filter(action="manifest.delivered")
+    unfinished = client.get(address(run, "jsonl"))
+    next(iter(unfinished.streaming_content))  # type: ignore[call-overload]
+    assert not delivered.exists()
+    content = body(client.get(address(run, "jsonl")))
+    event = delivered.get()
+    assert (event.after["sha256"], event.after["bytes"]) == (sha256(content).hexdigest(), len(content))
+    assert downloads.digests(run) == {"jsonl": event.after["sha256"]}
+    page = reverse("admin:ledger_cleanuprun_change", args=[run.pk])
+    assert event.after["sha256"] in client.get(page).content.decode()
+
+
+def test_another_tenants_manifest_is_not_there(run: CleanupRun, auditor: User, client: Client) -> None:
+    User.objects.update(tenants=["globex"])
+    assert client.get(address(run, "csv")).status_code == 404
+    User.objects.update(tenants=["acme"])
+    assert client.get(address(run, "csv")).status_code == 200
