@@ -8,7 +8,7 @@ from django.db.models import Model
 from cleanup_project.base import alarms, clock
 from cleanup_project.base.models import Heartbeat
 from ledger import erasure, inflight, quarantine, stops
-from ledger.models import ItemDisposition, ScheduleSlot, SkippedItem
+from ledger.models import ItemDisposition, ReceiptExport, ScheduleSlot, SkippedItem
 from retention import control, dispositions, lifecycle, releases
 from retention.models import CatalogueSync, KeyRule
 from retention.storage import LifecycleRule
@@ -55,6 +55,7 @@ def make() -> Acting:
         chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
     )
     dead(acting, "clips/still-dead")
+    ReceiptExport.objects.create(token=uuid4(), form="people", way="sent", selection={}, upto=1, expected=1)
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"
