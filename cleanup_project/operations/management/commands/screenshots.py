@@ -1,6 +1,8 @@
 """`manage.py screenshots`: the pictures of the README and the documents, taken of the demo."""
 
 import logging
+import signal
+import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +36,7 @@ class Command(BaseCommand):
                 "Pictures need Chromium (apt-get install chromium, or CHROMIUM=/path/to/it) and Playwright, which is in the "
                 "dependency group dev (uv sync)."
             )
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends, too
         stage.use((settings.BASE_DIR / ".data" / "screenshots").resolve())
         for name in ("", "werkzeug"):
             logging.getLogger(name).setLevel(logging.WARNING)
