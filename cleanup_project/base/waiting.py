@@ -23,7 +23,10 @@ REMEMBERED: Final = 10  # seconds for which the number on top of every page may 
 
 
 class Item(NamedTuple):
-    """One thing that waits, and the page on which it is decided. `by`: who asked; `number`: how many it stands for."""
+    """One thing that waits, and the page on which it is decided. `by`: who asked.
+
+    `number`: how many it stands for (`more`: at least so many).
+    """
 
     what: str
     url: str
@@ -31,6 +34,7 @@ class Item(NamedTuple):
     tenant: str = ""
     by: str = ""
     number: int = 1
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

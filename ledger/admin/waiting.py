@@ -92,7 +92,7 @@ def quarantine(user: User, listed: int) -> Iterator[Waiting]:
 def cause(of: Depth) -> Item:
     words = of.failure_class.replace("_", " ").capitalize()
     address = list_url(DeadLetter, f"?class={of.failure_class}")
-    return Item(f"{words}. {RULES[of.failure_class].next_action}", address, of.since, number=of.number)
+    return Item(f"{words}. {RULES[of.failure_class].next_action}", address, of.since, number=of.number, more=of.more)
 
 
 for requests in (APPROVALS, BREAKERS, ERASURES):

@@ -1,6 +1,6 @@
 -- Open quarantine entries by class: how many, counted up to `counted` for each tenant and class, and since when the oldest
 -- waits. Parameters: classes text[], tenants text[] (codes; NULL: every tenant), counted int.
-SELECT c.class, sum(d.number)::bigint, min(d.since), bool_or(d.number > %(counted)s)
+SELECT c.class, sum(least(d.number, %(counted)s))::bigint, min(d.since), bool_or(d.number > %(counted)s)
 FROM unnest(%(classes)s::text[]) AS c (class)
 CROSS JOIN retention_tenant t
 CROSS JOIN LATERAL (

@@ -208,6 +208,8 @@ def test_runs_that_named_it_are_told_in_the_same_number_of_queries(acting: Actin
 
     queries()
     few = queries()
-    for _ in range(3):
-        sealed_run(acting.revision, mode=CleanupRun.Mode.DRY_RUN)
+    dry = [sealed_run(acting.revision, mode=CleanupRun.Mode.DRY_RUN) for _ in range(3)]
     assert queries() == few
+    shown = page(client, url(CleanupCommand, "change", command.pk))
+    for run in dry:
+        assert f"Frozen as item 1 of dry run {run.key}." in shown
