@@ -1,5 +1,6 @@
 -- What is open in quarantine by cause, each counted up to a cap: the index quarantine_causes is read from one cause to the
--- next, so that the cost follows the number of causes. Parameters: tenants (bigint[], or null for all), cap, most (causes).
+-- next, so that the cost follows the number of causes. Bounds instead of equalities, which would make the order by id alone:
+-- then PostgreSQL may walk through everything that is open for each cause. Parameters: tenants (bigint[], or null for all), cap, most (causes).
 WITH RECURSIVE cause AS (
     (
         SELECT failure_class, storage_code, bucket_id, tenant_id, 1 AS place FROM ledger_deadletter
@@ -18,9 +19,12 @@ SELECT cause.failure_class, cause.storage_code, cause.bucket_id, cause.tenant_id
 FROM cause CROSS JOIN LATERAL (
     SELECT count(*) AS number, min(entered_at) AS oldest FROM (
         SELECT d.entered_at FROM ledger_deadletter d
-        WHERE d.resolved_at IS NULL AND d.failure_class = cause.failure_class AND d.storage_code = cause.storage_code
-            AND d.bucket_id = cause.bucket_id AND d.tenant_id = cause.tenant_id
-        ORDER BY d.id LIMIT %(cap)s
+        WHERE d.resolved_at IS NULL
+            AND (d.failure_class, d.storage_code, d.bucket_id, d.tenant_id)
+                >= (cause.failure_class, cause.storage_code, cause.bucket_id, cause.tenant_id)
+            AND (d.failure_class, d.storage_code, d.bucket_id, d.tenant_id)
+                <= (cause.failure_class, cause.storage_code, cause.bucket_id, cause.tenant_id)
+        ORDER BY d.failure_class, d.storage_code, d.bucket_id, d.tenant_id, d.id LIMIT %(cap)s
     ) first
 ) counted
 WHERE %(tenants)s::bigint[] IS NULL OR cause.tenant_id = ANY (%(tenants)s::bigint[])

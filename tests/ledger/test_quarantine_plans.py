@@ -18,8 +18,8 @@ from tests.ledger.test_bulk import parked
 from tests.web import quick_pages, url  # noqa: F401
 
 pytestmark = [pytest.mark.bulk, pytest.mark.django_db]
-ROWS = 60_000
-RESOLVED = 20_000  # of them
+ROWS = 45_000
+RESOLVED = 25_000  # of them
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_the_pages_of_quarantine_read_a_bounded_number_of_rows(
     large: Acting, person: Callable[..., User], client: Client
 ) -> None:
     client.force_login(person("reader", roles.COMPLIANCE))
-    middle = DeadLetter.objects.filter(resolved_at=None).order_by("pk").values_list("pk", flat=True)[20_000]
+    middle = DeadLetter.objects.filter(resolved_at=None).order_by("pk").values_list("pk", flat=True)[10_000]
     run = DeadLetter.objects.values_list("run", flat=True).first()
     for query in (
         {},
@@ -82,7 +82,7 @@ def test_the_pages_of_quarantine_read_a_bounded_number_of_rows(
 
 def test_causes_are_found_from_one_to_the_next(large: Acting) -> None:
     groups = causes.groups(large.people["compliance"])
-    assert [(group.failure_class, group.whole) for group in groups] == [("permission", False), ("transient", False)]
+    assert [(group.failure_class, group.whole) for group in groups] == [("permission", False), ("transient", True)]
     parameters: dict[str, Any] = {"tenants": None, "cap": causes.COUNTED_AT_MOST, "most": causes.CAUSES_AT_MOST}
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN " + sqlfiles.read(causes.__file__, "causes.sql"), parameters)

@@ -15,7 +15,7 @@ from cleanup_project.base.models import User
 from retention import dispositions, holds, policies
 from retention.eligibility import Reason
 from retention.models import Bucket, Disposition, Tenant
-from retention.why import explain, why
+from retention.why import explain, surroundings_of, surroundings_of_each, why
 from tests.world import published, version
 
 pytestmark = pytest.mark.django_db
@@ -142,3 +142,33 @@ def test_an_unknown_object_or_bucket_is_said(bucket: Bucket) -> None:
         asked("nope")
     with pytest.raises(CommandError, match=r"No bucket is called 'medai'\. Known: media\."):
         asked("nope", "--bucket", "medai")
+
+
+def test_what_stands_around_many_versions_is_what_stands_around_each(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    published(tenant, bucket, author=manager, publisher=second_manager)
+    other = Tenant.objects.create(code="other", name="Other")
+    elsewhere = Bucket.objects.create(name="elsewhere")
+    one = version(bucket, tenant, "clips/one", asset="one", is_latest=False)
+    newer = version(bucket, tenant, "clips/one", asset="one")
+    thumb = version(bucket, tenant, "thumbs/one", original_key="clips/one", original_version_id=one.version_id)
+    sibling = version(bucket, tenant, "clips/sibling", asset="one")
+    namesake = version(elsewhere, other, "clips/one", asset="one")
+    version(elsewhere, other, "thumbs/one", original_key="clips/one", original_bucket=elsewhere)
+    nobodys = version(bucket, None, "stray")
+    dispositions.exempt([thumb.pk, namesake.pk], by=manager, reason="Jubilee")
+    rows = [one, newer, thumb, sibling, namesake, nobodys]
+    found = surroundings_of_each(rows)
+    assert {each.id for each in found[one.pk].same_key} == {one.pk, newer.pk}
+    assert {each.id for each in found[one.pk].series} == {one.pk, newer.pk, sibling.pk}
+    assert {each.id for each in found[one.pk].derivatives} == {thumb.pk}
+    assert {each.object_version_id for each in found[one.pk].dispositions} == {thumb.pk}
+    assert {each.id for each in found[thumb.pk].originals} == {one.pk, newer.pk}
+    assert {each.id for each in found[namesake.pk].same_key} == {namesake.pk}
+    assert len(found[namesake.pk].derivatives) == 1
+    assert found[nobodys.pk].series == []
+    for row in rows:
+        alone, among = surroundings_of(row), found[row.pk]
+        for part in ("same_key", "series", "derivatives", "originals", "dispositions"):
+            assert sorted(each.id for each in getattr(alone, part)) == sorted(each.id for each in getattr(among, part))
