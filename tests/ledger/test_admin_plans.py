@@ -113,11 +113,14 @@ def test_lists_and_pages_read_a_bounded_number_of_rows(
         (items, {"p": last}),
         (items, {"run": large.pk, "p": last}),
         (items, {"run": large.pk, "ordinal__gte": 40_000, "ordinal__lte": 40_999}),
+        (items, {"run": large.pk, "overdue": 30, "p": last}),
         (items, {"q": "b:777"}),
         (items, {"q": "b:777", "run": large.pk}),
         (items, {"q": "missing"}),
         (parts, {"run": large.pk}),
+        (url(CleanupRun, "changelist"), {}),
         (url(CleanupRun, "change", large.pk), {}),
+        (url(CleanupRun, "compare", large.pk), {}),
     ):
         queries_of(client, address, query)
     row = ObjectVersion.objects.with_key("clips/000000777").get()
