@@ -56,9 +56,14 @@ ABOUT: Final = {
 }
 
 
-def may_see(request: HttpRequest) -> bool:
-    """Whoever could make one of some kind sees them, beside who reads everything."""
-    return any(request.user.has_perm(kind.right) for kind in jobs.KINDS.values())
+def own_kinds(request: HttpRequest) -> list[str]:
+    """The kinds of which this person could make one. They see those, beside who reads everything."""
+    return [name for name, kind in jobs.KINDS.items() if request.user.has_perm(kind.right)]
+
+
+def may_see(request: HttpRequest, job: BulkJob | None) -> bool:
+    own = own_kinds(request)
+    return bool(own) if job is None else job.kind in own
 
 
 def of_tenants(rows: QuerySet[BulkJob], user: User) -> QuerySet[BulkJob]:
@@ -90,7 +95,11 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
         return of_tenants(rows, user)
 
     def has_view_permission(self, request: HttpRequest, obj: BulkJob | None = None) -> bool:
-        return super().has_view_permission(request, obj) or may_see(request)
+        return super().has_view_permission(request, obj) or may_see(request, obj)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BulkJob]:
+        found = super().get_queryset(request)
+        return found if super().has_view_permission(request) else found.filter(kind__in=own_kinds(request))
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **options: Any) -> HttpResponse:  # type: ignore[override]
         job = options.get("obj")
@@ -232,7 +241,11 @@ class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
         return rows.filter(job__in=of_tenants(BulkJob.objects.all(), user)) if user.tenants else rows
 
     def has_view_permission(self, request: HttpRequest, obj: BulkItem | None = None) -> bool:
-        return super().has_view_permission(request, obj) or may_see(request)
+        return super().has_view_permission(request, obj) or may_see(request, obj.job if obj else None)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BulkItem]:
+        found = super().get_queryset(request)
+        return found if super().has_view_permission(request) else found.filter(job__kind__in=own_kinds(request))
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return ("job_id", "ordinal") if "job" in request.GET else ("-id",)

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin
 from ledger import downloads
 from ledger.admin import certificates, comparisons, reviews, runpage, runverbs
@@ -40,7 +41,8 @@ class CleanupRunAdmin(Columns, runverbs.RunDecisions, ReadOnlyAdmin[CleanupRun])
 
     def narrowed(self, request: HttpRequest) -> str | None:
         number = request.GET.get("policy", "")
-        policy = RetentionPolicy.objects.filter(pk=int(number)).first() if number.isdecimal() else None
+        mine = tenancy.scoped(RetentionPolicy.objects.all(), request.user, "tenant__code")
+        policy = mine.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 19 else None
         return f"Policy {policy}" if policy else None
 
     def get_urls(self) -> list[Any]:
