@@ -62,13 +62,13 @@ class ExportForm(SelectionForm):
 
 
 def export_view(request: HttpRequest) -> HttpResponseBase:
-    """The page: prefilled from the list's address, counted; a POST exports."""
+    """The page: prefilled from the list's address, counted; a POST exports, or with `_count` counts what is filled in."""
     by = person(request)
     if not by.has_perm(exports.RIGHT):
         raise PermissionDenied
     if request.method == "POST":
         form = ExportForm(request.POST, user=by)
-        if form.is_valid():
+        if "_count" not in request.POST and form.is_valid():
             try:
                 return handed_over(form, by)
             except LedgerError as refusal:
@@ -93,6 +93,7 @@ def page(request: HttpRequest, form: ExportForm, by: User) -> dict[str, Any]:
         "form": form,
         "number": counted.count,
         "is_estimate": counted.is_estimate,
+        "is_wrong": form.is_wrong,
         "part_rows": exports.PART_ROWS,
         **recent(by),
     }

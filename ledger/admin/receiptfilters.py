@@ -52,9 +52,14 @@ class SelectionForm(forms.Form):
         given = {name: self.cleaned_data[name] for name in SELECTED if self.cleaned_data.get(name)}
         return Selection(**given, tenants=tuple(self.user.tenants))
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it cannot be told which receipts are meant."""
+        return any(name in self.errors for name in SELECTED)
+
     def narrow(self, rows: QuerySet[Receipt]) -> QuerySet[Receipt]:
         """These receipts; none, with an error in the form, where it cannot be told which."""
-        if not self.is_valid():
+        if self.is_wrong:
             return rows.none()
         try:
             return self.selection.narrow(rows)

@@ -205,8 +205,14 @@ def test_what_is_refused_is_said_in_the_form_and_nothing_is_lost(
     page = response.content.decode()
     assert "There is no policy none." in page
     assert 'name="bucket" value="media"' in page
+    assert "cannot be told yet" in page
     monkeypatch.setattr(exports, "PART_ROWS", 2)
-    assert "More than 2 receipts match" in client.post(reverse(EXPORT), asked()).content.decode()
+    page = client.post(reverse(EXPORT), asked()).content.decode()
+    assert "More than 2 receipts match" in page
+    assert "<strong>3</strong> receipts match" in page
+    counted = client.post(reverse(EXPORT), asked(outcome="by_absence", form="machines") | {"_count": "Count again"})
+    assert "<strong>0</strong> receipts match" in counted.content.decode()
+    assert 'value="machines" required id="selection_form_1" checked' in counted.content.decode()
     assert not ReceiptExport.objects.exists()
 
 
