@@ -1,6 +1,5 @@
 """Receipts in the admin: found by what narrows them, the document and its proofs, and the clear names while they are kept."""
 
-import json
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Final
@@ -60,7 +59,7 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
         ("Who was told", {"fields": ("notice", "event")}),
         ("Digest", {"fields": ("digest", "digest_check")}),
         ("Commitments", {"fields": ("commitments",)}),
-        ("Document", {"fields": ("document", "canonical")}),
+        ("Document", {"fields": ("indented", "canonical")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
@@ -149,7 +148,7 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
         more = f" and {obj.target_count - 1:,} more" if obj.target_count > 1 else ""
         if obj.first_key is not None:
             return format_html("{}{}", display.exact(obj.first_key), more)
-        commitment = document_of(obj)["targets"][0]["commitment"]
+        commitment = obj.document["targets"][0]["commitment"]
         return format_html('<span class="quiet">forgotten</span> {}{}', short(commitment), more)
 
     @admin.display(description="version id")
@@ -158,12 +157,12 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
 
     @admin.display(description="policy revision")
     def revision(self, obj: Receipt) -> str:
-        policy = document_of(obj)["policy"]
+        policy = obj.document["policy"]
         return f"{policy['code']}/{policy['revision']}"
 
     @admin.display(description="approver")
     def approver(self, obj: Receipt) -> str:
-        return document_of(obj)["approval"]["by"] or "standing"
+        return obj.document["approval"]["by"] or "standing"
 
     @admin.display(description="digest")
     def digest_shown(self, obj: Receipt) -> SafeString:
@@ -185,28 +184,28 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
 
     @admin.display(description="policy revision")
     def revision_title(self, obj: Receipt) -> str:
-        return f"{self.revision(obj)}: {document_of(obj)['policy']['title']}"
+        return f"{self.revision(obj)}: {obj.document['policy']['title']}"
 
     @admin.display(description="authority")
     def authority(self, obj: Receipt) -> str:
-        return str(document_of(obj)["authority"])
+        return str(obj.document["authority"])
 
     @admin.display(description="why it was eligible")
     def why(self, obj: Receipt) -> SafeString:
-        said = ((name.replace("_", " "), in_words(value)) for name, value in document_of(obj)["why"].items())
+        said = ((name.replace("_", " "), in_words(value)) for name, value in obj.document["why"].items())
         return display.table((), said)
 
     @admin.display(description="approval")
     def approval(self, obj: Receipt) -> str:
-        said = document_of(obj)["approval"]
+        said = obj.document["approval"]
         who = f"{said['by']} approved it" if said["by"] else "A standing authorisation"
         return f"{who}, {said['at']}: {said['words']}"
 
     @admin.display(description="carried out by")
     def worker(self, obj: Receipt) -> str:
-        document = document_of(obj)
-        tries = display.counted(document["attempts"], "attempt")
-        return f"{document['worker']}, {document['tool']}, after {tries}. {document['method']}. {document['copies']}"
+        said = obj.document
+        tries = display.counted(said["attempts"], "attempt")
+        return f"{said['worker']}, {said['tool']}, after {tries}. {said['method']}. {said['copies']}"
 
     @admin.display(description="check")
     def digest_check(self, obj: Receipt) -> SafeString:
@@ -219,7 +218,7 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
         found = list(obj.locators.order_by("ordinal")[:LISTED_AT_MOST])
         if not found:
             return FORGOTTEN
-        targets = document_of(obj)["targets"]
+        targets = obj.document["targets"]
         rows = (
             (
                 targets[place]["role"].replace("_", " "), each.bucket, display.exact(each.key),
@@ -232,25 +231,20 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
 
     @admin.display(description="of its targets")
     def commitments(self, obj: Receipt) -> SafeString:
-        targets = document_of(obj)["targets"]
+        targets = obj.document["targets"]
         listed = display.bullets(display.exact(each["commitment"]) for each in targets[:LISTED_AT_MOST])
         told = display.cut(listed, len(targets) - LISTED_AT_MOST, "targets")
         return format_html('{}<p class="quiet">{}</p>', told, COMMITTED)
 
     @admin.display(description="indented")
-    def document(self, obj: Receipt) -> SafeString:
+    def indented(self, obj: Receipt) -> SafeString:
         """Indented for reading; the digest is over its canonical bytes, without white space."""
-        return display.structure(document_of(obj))
+        return display.structure(obj.document)
 
     @admin.display(description="canonical bytes")
     def canonical(self, obj: Receipt) -> SafeString:
         text = bytes(obj.body).decode()
         return format_html("<details><summary>{:,} bytes</summary>{}</details>", len(obj.body), display.exact(text))
-
-
-def document_of(receipt: Receipt) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(bytes(receipt.body))
-    return parsed
 
 
 def in_words(value: Any) -> str:

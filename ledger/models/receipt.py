@@ -1,9 +1,13 @@
 """Receipts: the evidence that outlives commands. Append-only."""
 
+import json
+from typing import Any
+
 from django.contrib.postgres.indexes import HashIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.functional import cached_property
 
 from ledger.models.command import CleanupCommand
 from ledger.models.run import CleanupRun
@@ -58,6 +62,12 @@ class Receipt(models.Model):
 
     def __str__(self) -> str:
         return self.command_key
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The body, parsed."""
+        parsed: dict[str, Any] = json.loads(bytes(self.body))
+        return parsed
 
 
 class ReceiptLocator(models.Model):
