@@ -154,11 +154,11 @@ class ReceiptExportAdmin(ReadOnlyAdmin[ReceiptExport]):
     list_filter = ("state",)
     empty_words = {
         "requested_by": "the command line", "digest": "none yet", "finished_at": "not yet", "removed_at": "not yet",
-        "expires_at": "no file is kept", "trouble": "none",
+        "expires_at": "no file is kept",
     }  # fmt: skip
     ordering = ("-id",)
     fieldsets = (
-        (None, {"fields": ("named", "state_shown", "trouble", "progress", "bytes", "form", "way_words")}),
+        (None, {"fields": ("named", "state_shown", "what_happened", "progress", "bytes", "form", "way_words")}),
         ("What it holds", {"fields": ("selected", "tenants", "upto", "requested_by", "requested_at", "finished_at")}),
         ("Digest and files", {"fields": ("digest", "expires_at", "removed_at")}),
     )
@@ -230,6 +230,10 @@ class ReceiptExportAdmin(ReadOnlyAdmin[ReceiptExport]):
     @admin.display(description="state")
     def state_shown(self, obj: ReceiptExport) -> SafeString:
         return state_pill(obj)
+
+    @admin.display(description="what stopped it")
+    def what_happened(self, obj: ReceiptExport) -> str:
+        return obj.trouble or "nothing"
 
     @admin.display(description="receipts")
     def progress(self, obj: ReceiptExport) -> SafeString:
