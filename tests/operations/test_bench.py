@@ -88,6 +88,8 @@ def test_pages_are_timed_over_a_small_world_and_over_a_large_one(tmp_path: Path)
     assert (said["name"], said["unit"], details["rows"]["ledger.Receipt"]) == ("pages", "ms", 2700)
     assert said["value"] == max(details["pages_ms"].values())
     assert {"my-work", "dashboard", "ledger_receipt list", "ledger_cleanupcommand item"} <= details["pages_ms"].keys()
+
+
 def test_an_export_is_compared_with_psql(tmp_path: Path) -> None:
     said = bench(tmp_path / "d", "export", "--rows", "500")
     machines = said["details"]["forms"]["machines"]
