@@ -116,7 +116,7 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
         told = {
             "class": "of the class {}", "bucket": "in the bucket {}", "tenant": "of {}", "policy": "of the policy {}",
             "run": "of the run {}", "prefix": "with keys that begin with {}", "since": "failed from {}",
-            "until": "failed before {}", "attempts": "after {} attempts at least", "q": "of the command {}",
+            "until": "failed before {}", "attempts": "with attempts of at least {}", "q": "of the command {}",
             "code": "refused as {}",
         }  # fmt: skip
         state = f"{values['entries'] or 'open'} entries" if values["entries"] != "all" else "entries"
