@@ -1,6 +1,7 @@
 """What of the ledger waits for people: runs, urgent erasures, and what lies in quarantine."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -10,9 +11,9 @@ from django.db.models.functions import Cast, Coalesce
 from cleanup_project.base import display, waiting
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Alarm, User
-from cleanup_project.base.waiting import COUNTED, Item, Kind, Requests, Waiting
-from ledger import depth
-from ledger.depth import Depth
+from cleanup_project.base.waiting import Item, Kind, Requests, Waiting
+from ledger import causes
+from ledger.causes import Group
 from ledger.failures import RULES
 from ledger.models import CleanupRun, DeadLetter, ErasureRequest
 from ledger.runs import TRIPPED
@@ -83,16 +84,24 @@ def quarantine(user: User, listed: int) -> Iterator[Waiting]:
     """One item for each class of failure, with how many lie there: they are decided by cause, and not one by one."""
     if not (user.has_perm("base.review_quarantine") or user.has_perm("base.operate")):
         return
-    found = depth.by_class(user.tenants, COUNTED)
+    alike = defaultdict[str, list[Group]](list)
+    for each in causes.groups(user):
+        alike[each.failure_class].append(each)
+    found = sorted((of_class(kind, groups) for kind, groups in alike.items()), key=lambda item: item.since)
     if found:
         number, more = sum(each.number for each in found), any(each.more for each in found)
-        yield Waiting(QUARANTINE, number, found[0].since, list(map(cause, found[:listed])), more)
+        yield Waiting(QUARANTINE, number, found[0].since, found[:listed], more)
 
 
-def cause(of: Depth) -> Item:
-    words = of.failure_class.replace("_", " ").capitalize()
-    address = list_url(DeadLetter, f"?class={of.failure_class}")
-    return Item(f"{words}. {RULES[of.failure_class].next_action}", address, of.since, number=of.number, more=of.more)
+def of_class(failure_class: str, groups: Collection[Group]) -> Item:
+    words = failure_class.replace("_", " ").capitalize()
+    return Item(
+        f"{words}. {RULES[failure_class].next_action}",
+        list_url(DeadLetter, f"?class={failure_class}"),
+        min(each.oldest for each in groups),
+        number=sum(each.number for each in groups),
+        more=not all(each.whole for each in groups),
+    )
 
 
 for requests in (APPROVALS, BREAKERS, ERASURES):

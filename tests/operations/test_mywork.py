@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from cleanup_project.base import alarms, clock, roles, waiting
 from cleanup_project.base.models import User
-from ledger import depth, erasure
-from ledger.models import CleanupRun
+from ledger import erasure
+from ledger.models import DeadLetter, CleanupRun
 from ledger.runs import TRIPPED
 from retention import control, enforcement, losses, policies, releases
 from retention.models import PolicyRevision, RetentionPolicy, StopSwitch
@@ -168,16 +168,18 @@ def test_what_was_given_up_waits_until_it_is_sent_again(world: Acting) -> None:
     assert decided(world.people["operator"]) == {}
 
 
-def test_quarantine_is_counted_by_cause_up_to_a_cap(world: Acting) -> None:
+def test_quarantine_is_one_item_for_each_class_whatever_its_causes(world: Acting) -> None:
     names = [VersionRef(row.key, row.version_id) for row in (world.put(f"clips/{name}") for name in "abc")]
     world.run()
     world.store.inject(Fault("delete_versions", parking.DENIED, frozenset(names)), times=3)
     world.drain()
-    (found,) = depth.by_class([], 1000)
-    assert (found.failure_class, found.number, found.more) == ("permission", 3, False)
-    assert depth.by_class(["other"], 1000) == []
-    (capped,) = depth.by_class(["acme"], 2)
-    assert (capped.number, capped.more) == (2, True)
+    DeadLetter.objects.filter(pk=DeadLetter.objects.order_by("pk")[0].pk).update(storage_code="AllAccessDisabled")
+    (shown,) = [
+        each for each in waiting.waiting(world.people["compliance"]) if each.kind.label == "Quarantine, by cause"
+    ]
+    (item,) = shown.items
+    assert (shown.number, item.number, item.more) == (3, 3, False)
+    assert item.what.startswith("Permission. ")
 
 
 def test_what_is_late_is_marked_with_its_deadline(world: Acting, client: Client) -> None:
@@ -260,13 +262,3 @@ def test_every_kind_says_who_decides_how_soon_and_why(world: Acting) -> None:
         assert each.kind.deciders
         assert each.kind.within > timedelta()
         assert each.kind.because.endswith(".")
-
-
-def test_quarantine_is_counted_through_its_index(world: Acting) -> None:
-    parking.dead(world)
-    statement = depth.sqlfiles.read(depth.__file__, "depth.sql")
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(f"EXPLAIN {statement}", {"classes": ["permission"], "tenants": None, "counted": 10})
-        plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "quarantine_open" in plan
