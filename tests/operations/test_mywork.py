@@ -15,7 +15,7 @@ from django.urls import reverse
 from cleanup_project.base import alarms, clock, roles, waiting
 from cleanup_project.base.models import User
 from ledger import erasure
-from ledger.models import DeadLetter, CleanupRun
+from ledger.models import CleanupRun, DeadLetter
 from ledger.runs import TRIPPED
 from retention import control, enforcement, losses, policies, releases
 from retention.models import PolicyRevision, RetentionPolicy, StopSwitch
