@@ -32,7 +32,7 @@ def test_who_may_stop_finds_the_switch_on_every_page(role: str, person: Callable
     may = "stop" in roles.MATRIX[role]
     page = url(StopSwitch, "add")
     for address in ("/admin/", url(StopSwitch, "changelist")):
-        assert (f'href="{page}">Stop</a>' in client.get(address).content.decode()) == may
+        assert (f'href="{page}">Stop…</a>' in client.get(address).content.decode()) == may
     assert client.get(page).status_code == (200 if may else 403)
     assert client.post(page, fields()).status_code == (302 if may else 403)
     assert StopSwitch.objects.exists() == may

@@ -317,11 +317,11 @@ def test_a_preview_that_is_being_counted_reloads_itself(
     revision = drafted(policy, bucket, client, retroactive="yes")
     shown = asked(client, revision, "preview")
     row = ImpactPreview.objects.get()
-    assert 'http-equiv="refresh"' in shown
+    assert 'hx-trigger="every 5s"' in shown
     assert "An estimate from a sample" in shown
     assert preview.count_slice(row.pk, budget_seconds=60)
     shown = client.get(url(ImpactPreview, "change", row.pk)).content.decode()
-    assert 'http-equiv="refresh"' not in shown
+    assert "hx-trigger" not in shown
     assert "Counted exactly." in shown
     assert "clips/1" in shown
 
