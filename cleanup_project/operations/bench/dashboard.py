@@ -56,7 +56,7 @@ FILL_QUARANTINE: Final = """
 INSERT INTO ledger_deadletter (
     command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, last_error, next_action, entered_at
 )
-SELECT id, 0, tenant_id, bucket_id, failure_class, 1, 'No.', 'No.', 'Grant it.', now() - (id %% 100000) * interval '1 s'
+SELECT id, 0, tenant_id, bucket_id, failure_class, 1, 'No.', 'No.', 'Grant it.', now() - (id % 100000) * interval '1 s'
 FROM ledger_cleanupcommand WHERE state = 'dead'
 """
 FILL_RECEIPTS: Final = """
