@@ -120,6 +120,14 @@ def test_ones_own_factor_is_touched_only_with_a_fresh_proof(carla: User, client:
     assert client.get(reverse("mfa_deactivate_totp")).status_code == 200
 
 
+def test_the_password_is_no_way_round_the_second_factor(carla: User, lift: str, client: Client) -> None:
+    enrol(client)
+    grow_stale(client)
+    answer = client.post(reverse("account_reauthenticate"), {"password": "correct horse"})
+    assert answer["Location"] == reverse("mfa_reauthenticate")
+    assert "Is it still you?" in client.post(lift, {"reason": REASON}).content.decode()
+
+
 def test_a_proof_belongs_to_its_session(lift: str, client: Client, carla: User) -> None:
     other = Client()
     other.force_login(carla)
