@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from cleanup_project.base import display, jobs
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import FASTEST_JOB
+from cleanup_project.base.signin import proof
 from cleanup_project.base.verbpages import VerbPages, person
 from ledger import bulk
 from ledger.admin.entryfilter import EntryFilter, narrowed
@@ -83,6 +84,9 @@ class ManyPages(VerbPages[DeadLetter]):
         found = narrowed(request, bulk.mine(self.get_queryset(request), person(request)))
         form = ManyForm(request.POST) if request.method == "POST" else ManyForm()
         if request.method == "POST" and not found.refusal and form.is_valid():
+            many = form.cleaned_data["expected"] > TYPED_ABOVE
+            if many and (asked := proof.ask(request, TITLES[verb])):
+                return asked
             try:
                 return self.begin(request, verb, found, form.cleaned_data)
             except self.refusals as refusal:

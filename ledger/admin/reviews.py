@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 
 from cleanup_project.base import display, jobs
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
+from cleanup_project.base.signin import proof
 from cleanup_project.base.verbpages import Fieldsets, ReasonForm, VerbPages, person
 from ledger import dispositions, reviewing
 from ledger.dispositions import Chosen, Kind, Review
@@ -150,6 +151,8 @@ def review(pages: VerbPages[CleanupRun], request: HttpRequest, object_id: int, v
     posted = request.method == "POST"
     form = made(request.POST if posted else request.GET, instance=run)
     if form.is_valid() and posted and "_count" not in request.POST:
+        if question := proof.ask(request, f"{verb.capitalize()} items"):
+            return question
         try:
             return begin(request, run, form, verb)
         except (LedgerError, jobs.JobRefused) as refusal:
@@ -173,7 +176,6 @@ def one(pages: VerbPages[CleanupRun], request: HttpRequest, form: Any, item: Man
         fieldsets=[("Your decision", {"fields": ("item", *asked(verb))})],
         about=f"Item {item.ordinal}, {item}. {ABOUT[verb]}",
         obj=run,
-        deciding=item is None,
     )
 
 
