@@ -51,7 +51,7 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
     lookups = frozenset(SELECTED)
     ordering = ("-issued_at", "-id")
     exact_search = ("command_key",)
-    search_help_text = "An object key, a version id, a command key or the SHA-256 of a receipt, exactly."
+    search_help_text = "An object key, a command key or the SHA-256 of a receipt, exactly."
     fieldsets = (
         (None, {"fields": ("command_key", "outcome_pill", "issued_at", "bytes", "tenant", "bucket")}),
         ("What is gone", {"fields": ("names",)}),
@@ -82,7 +82,7 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
         ]
 
     def search_exactly(self, queryset: QuerySet[Receipt], term: str) -> QuerySet[Receipt]:
-        named = ReceiptLocator.objects.filter(Q(key=term) | Q(version_id=term))
+        named = ReceiptLocator.objects.filter(key=term)
         found = Q(command_key=term) | Q(command_id__in=list(named.values_list("receipt", flat=True)[:FOUND_AT_MOST]))
         return queryset.filter(found | Q(digest=digest)) if (digest := as_digest(term)) else queryset.filter(found)
 

@@ -831,10 +831,6 @@ class Migration(migrations.Migration):
             model_name='receiptlocator',
             index=django.contrib.postgres.indexes.HashIndex(fields=['key'], name='locator_by_key'),
         ),
-        migrations.AddIndex(
-            model_name='receiptlocator',
-            index=django.contrib.postgres.indexes.HashIndex(fields=['version_id'], name='locator_by_version'),
-        ),
         migrations.CreateModel(
             name='ReceiptExport',
             fields=[

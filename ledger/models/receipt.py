@@ -89,11 +89,8 @@ class ReceiptLocator(models.Model):
     version_id = models.TextField(db_collation="C")
 
     class Meta:
-        # What became of a key or of a version, for as long as names are kept.
-        indexes = [
-            HashIndex(fields=["key"], name="locator_by_key"),
-            HashIndex(fields=["version_id"], name="locator_by_version"),
-        ]
+        # What became of a key, for as long as names are kept.
+        indexes = [HashIndex(fields=["key"], name="locator_by_key")]
 
     def __str__(self) -> str:
         return f"{self.bucket}/{self.key} {self.version_id}"
