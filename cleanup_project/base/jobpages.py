@@ -120,9 +120,6 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
         kind = jobs.KINDS.get(obj.kind)
         return kind is not None and request.user.has_perm(kind.right)
 
-    def live(self, obj: BulkJob) -> bool:
-        return obj.state == BulkJob.State.RUNNING
-
     def view_of(self, verb: str) -> Callable[..., HttpResponse]:
         return lambda request, object_id: self.decision(request, object_id, verb)
 

@@ -29,7 +29,7 @@ TASKS: Final[dict[str, tuple[Entry, ...]]] = {
     "Today": (
         Entry("My work", "my-work"),
         Entry("Dashboard", "dashboard"),
-        Entry("Find a command", "find", "ledger.CleanupCommand"),
+        Entry("Find", "find", "ledger.CleanupCommand"),
         listed("Alarms", "base.Alarm"),
     ),
     "Destroy": (
