@@ -119,7 +119,7 @@ def run(*, commands: int = 1_000_000, receipts: int = 1_000_000) -> Result:
         large = timed(client, fragment)
         details = {
             "rows": {
-                model._meta.verbose_name_plural: model._base_manager.count()
+                str(model._meta.verbose_name_plural): model._base_manager.count()
                 for model in (Rollup, CleanupCommand, DeadLetter, Receipt, Delivery)
             },
             "fragment_ms": {span: timed(client, fragment, span) for span in rollups.SPANS},
