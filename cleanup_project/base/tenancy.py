@@ -24,17 +24,15 @@ def scoped(rows: QuerySet[M], user: User | AnonymousUser, path: str) -> QuerySet
 def owned(model: type[Model], path: str, codes: Collection[str]) -> Q:
     """The condition that a row belongs to one of these tenants.
 
-    The codes are looked up first: of numbers the planner knows how common they are, and it can use an index that begins
-    with the tenant; of a join it knows neither.
+    What the row names is looked up first: of numbers the planner knows how common they are, and it can use an index that
+    begins with them; of a join it knows neither.
     """
-    way, _, last = path.rpartition("__")
-    if not way:
+    first, _, rest = path.partition("__")
+    if not rest:
         return Q(**{f"{path}__in": codes})
-    owner: Any = model
-    for step in way.split("__"):
-        owner = owner._meta.get_field(step).related_model
-    ids = owner._base_manager.filter(**{f"{last}__in": codes}).values_list("pk", flat=True)
-    return Q(**{f"{way}__in": list(ids)})
+    owner: Any = model._meta.get_field(first).related_model
+    ids = owner._base_manager.filter(**{f"{rest}__in": codes}).values_list("pk", flat=True)
+    return Q(**{f"{first}__in": list(ids)})
 
 
 def within(codes: Collection[str], user: User) -> bool:

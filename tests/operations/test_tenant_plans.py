@@ -12,9 +12,13 @@ from cleanup_project.base.models import AuditEvent, User
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ManifestItem, Receipt
 from retention.models import ObjectVersion, Tenant
 from tests.everything import first, make
-from tests.ledger.test_admin_plans import ROWS, queries_of
+from tests.ledger.test_admin_plans import BOUND, queries_of
 from tests.web import quick_pages, url  # noqa: F401
-from webhooks.models import Delivery, DeliveryAttempt, Endpoint, OutboxEvent
+from webhooks.models import Delivery, Endpoint, OutboxEvent
+
+ROWS = 2 * BOUND
+CHUNK = 5000  # rows of one statement
+LARGE = (ObjectVersion, ManifestItem, CleanupCommand, Receipt, OutboxEvent, Delivery, AuditEvent)
 
 pytestmark = [pytest.mark.bulk, pytest.mark.django_db]
 
@@ -24,12 +28,14 @@ def many(model: type[Model], number: int, **columns: str) -> None:
     table = model._meta.db_table
     names = [field.column for field in model._meta.concrete_fields if not field.primary_key]
     values = ", ".join(columns.get(name, f"t.{name}") for name in names)
+    pattern = first(model).pk
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} t, generate_series(1, %s) n "
-            "WHERE t.id = %s",
-            [number, first(model).pk],
-        )
+        for start in range(0, number, CHUNK):
+            cursor.execute(
+                f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} t, generate_series(%s, %s) n "
+                "WHERE t.id = %s",
+                [start + 1, min(start + CHUNK, number), pattern],
+            )
 
 
 @pytest.fixture
@@ -44,44 +50,47 @@ def crowded(db: None) -> None:
         ObjectVersion, ROWS, key="'clips/' || lpad(n::text, 9, '0')", gone_at="now()", gone_reason="'vanished'", **mine
     )
     many(ManifestItem, ROWS, run_id=run, ordinal="n", command_key="'other:' || n")
-    many(CleanupCommand, ROWS, key="'other:' || n", run_id=run, **mine)
+    begun = {
+        "state": "'ready'",
+        "cycle": "0",
+        "outcome": "''",
+        "event_id": "''",
+        "lease_token": "0",
+        "claims": "0",
+        "attempts": "0",
+    }
+    many(CleanupCommand, ROWS, key="'other:' || n", run_id=run, **begun, **mine)
     many(Receipt, ROWS, command_id="10000000 + n", command_key="'other:' || n", run_id=run, **mine)
-    many(DeadLetter, ROWS, command_id="10000000 + n", **mine)
+    before = CleanupCommand.objects.filter(tenant=other).order_by("pk")[0].pk - 1
+    many(DeadLetter, ROWS, command_id=f"{before} + n", **mine)
     many(Endpoint, 1, name="'other'", tenant="'other'")
     endpoint = str(Endpoint.objects.get(tenant="other").pk)
     theirs = {"tenant": "'other'"}
     many(OutboxEvent, ROWS, event_id="'evt_' || n", **theirs)
-    many(Delivery, ROWS, round="n", endpoint_id=endpoint, lane_id="NULL", **theirs)
-    many(DeliveryAttempt, ROWS, token="n + 1", endpoint_id=endpoint)
+    again = {"round": "n", "lane_id": "NULL", "state": "'delivered'", "finished_at": "now()", "due_at": "now()"}
+    asked_by = str(User.objects.values_list("pk", flat=True)[0])
+    many(Delivery, ROWS, endpoint_id=endpoint, requested_by_id=asked_by, **again, **theirs)
     many(
         AuditEvent,
         ROWS,
         at="now() + n * interval '1 second'",
         request_id="'r' || n",
-        action="'run.a' || n % 50",
+        action="'run.a' || mod(n, 50)",
         **theirs,
     )
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        for model in (*LARGE, DeadLetter, CleanupRun, Endpoint, Tenant):
+            cursor.execute(f"ANALYZE {model._meta.db_table}")
 
 
-@pytest.mark.parametrize("tenants", [["acme"], ["acme", "gone"], ["acme", "other"]], ids="-".join)
 def test_lists_read_a_bounded_number_of_rows_however_rare_ones_own_are(
-    tenants: list[str], crowded: None, person: Callable[..., User], client: Client
+    crowded: None, person: Callable[..., User], client: Client
 ) -> None:
-    client.force_login(person("auditor", roles.AUDITOR, tenants=tenants))
-    for model in (
-        ObjectVersion,
-        ManifestItem,
-        CleanupCommand,
-        Receipt,
-        OutboxEvent,
-        Delivery,
-        DeliveryAttempt,
-        AuditEvent,
-    ):
-        queries_of(client, url(model, "changelist"))
-    queries_of(client, url(DeadLetter, "changelist"), {"entries": "all"})
+    for tenants in (["acme"], ["acme", "gone"], ["acme", "other"]):
+        client.force_login(person("-".join(tenants), roles.AUDITOR, tenants=tenants))
+        for model in LARGE:
+            queries_of(client, url(model, "changelist"))
+        queries_of(client, url(DeadLetter, "changelist"))
 
 
 def test_the_audit_record_answers_each_question_by_an_index(
