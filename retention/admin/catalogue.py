@@ -278,8 +278,9 @@ class ObjectVersionAdmin(WhyPages, DispositionPages, Listings, ReadOnlyAdmin[Obj
     )
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        """By the identity index; for who sees some tenants alone by theirs, since others' keys may lie between."""
-        return ("bucket_id", "id") if person(request).tenants else ("bucket_id", "key", "version_id", "incarnation")
+        """By the identity index; for who sees one tenant alone by its own, since others' keys may lie between."""
+        one = len(person(request).tenants) == 1
+        return ("bucket_id", "id") if one else ("bucket_id", "key", "version_id", "incarnation")
 
     def search_exactly(self, queryset: QuerySet[ObjectVersion], term: str) -> QuerySet[ObjectVersion]:
         return queryset & ObjectVersion.objects.with_key(term)
