@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display, tenancy
-from cleanup_project.base.modeladmin import LargeChangeList, ReadOnlyAdmin, Tool, list_url, person
+from cleanup_project.base.modeladmin import LargeChangeList, ReadOnlyAdmin, Tool, list_url
 from ledger.admin import reviews
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem, ManifestPart, SkippedItem
 from ledger.runs import OPEN_TO_REVIEW
@@ -117,12 +117,9 @@ class ManifestItemAdmin(ReadOnlyAdmin[ManifestItem]):
         return ItemChangeList
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        """Of one run in its order; else the newest first, by runs where those of some tenants alone are read."""
         if overdue_before(request):
             return ("run_id", "eligible_since", "ordinal")
-        if "run" in request.GET:
-            return ("run_id", "ordinal")
-        return ("-run_id", "ordinal") if person(request).tenants else ("-id",)
+        return ("run_id", "ordinal") if "run" in request.GET else ("-id",)
 
     def narrowed(self, request: HttpRequest) -> str | None:
         return of_run(request)
