@@ -189,7 +189,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
-    """What is wrong now, and what was; an alarm ends by itself when what it says is no longer so."""
+    """What is wrong now, and what was; nobody ends an alarm here."""
 
     tenant_path = "tenant"
     none_yet = "Nothing is wrong that the system knows of."

@@ -3,7 +3,10 @@
 from typing import Final
 
 ABOUT: Final = {
-    "base.Alarm": "What is wrong now, and what was. An alarm ends by itself when what it says is no longer so.",
+    "base.Alarm": (
+        "What is wrong now, and what was. An alarm ends by itself when what it says is no longer so; one about losses, "
+        "when somebody marks it as seen at the bucket."
+    ),
     "ledger.CleanupRun": (
         "One row is one pass over a policy: it freezes a manifest, waits for approval where that is asked for, and "
         "destroys what the manifest names. Open one to see how far it is, to approve, pause or cancel it."
@@ -98,8 +101,8 @@ ABOUT: Final = {
         "One row is somebody whose objects are kept here. Its code is in every key and never changes."
     ),
     "webhooks.Endpoint": (
-        "One row is an address that is told what happens, and how well it answers. Pause it, rotate its secret or "
-        "send it a test on its page."
+        "One row is an address that is told what happens, and how well it answers. Ping it, disable it or rotate its "
+        "secret on its page."
     ),
     "webhooks.Delivery": (
         "One row is one event owed to one endpoint, with the next attempt. What is dead can be delivered again, "

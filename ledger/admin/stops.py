@@ -48,7 +48,7 @@ class PressForm(forms.ModelForm[StopSwitch]):
 @admin.register(StopSwitch)
 class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
     tenant_path = ""
-    none_yet = "Nothing was ever stopped. The link Stop on top of every page does that."
+    none_yet = "Nothing was ever stopped. The link Stop… on top of every page does that."
     list_display = ("what", "state", "pressed_by", "pressed_at", "reason", "lifted_by", "lifted_at")
     list_select_related = ("tenant", "bucket", "policy", "pressed_by", "lifted_by")
     list_filter = ("scope",)
