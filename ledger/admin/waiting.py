@@ -28,7 +28,7 @@ def run_item(run: CleanupRun) -> Item:
 
 APPROVALS: Final = Requests(
     code="runs", label="Runs to approve", right="approve_run", within=timedelta(hours=24),
-    because="A policy has one open run at a time: until this one is decided, every slot of its schedule is missed.",
+    because="A policy has one open run at a time: until this one is decided, no slot of its schedule opens another.",
     address=lambda: list_url(CleanupRun, f"?state__exact={RunState.NEEDS_APPROVAL}"),
     rows=lambda: CleanupRun.objects.filter(state=RunState.NEEDS_APPROVAL).select_related("policy", "tenant", "opened_by"),
     since="sealed_at", tenant="tenant__code", item=run_item, asked=lambda user: Q(opened_by=user),
