@@ -12,27 +12,12 @@ from cleanup_project.base.models import BulkJob, User
 from ledger.models import DeadLetter
 from retention import control
 from tests.browser.conftest import SignedIn
+from tests.browser.keys import tab_to
 from tests.ledger.acting import build
 from tests.ledger.parking import dead
 from tests.web import url
 
 pytestmark = pytest.mark.browser
-
-
-def tab_to(page: Page, name: str, presses: int = 60) -> None:
-    """Press Tab until the focus is on the link, button or field of this name, as a person without a mouse does."""
-    for _ in range(presses):
-        page.keyboard.press("Tab")
-        focused = page.evaluate(
-            """() => {
-                const at = document.activeElement;
-                const name = at.getAttribute("aria-label") || at.labels?.[0]?.textContent;
-                return (name || at.value || at.textContent || "").trim();
-            }"""
-        )
-        if focused.rstrip(":") == name:
-            return
-    pytest.fail(f"Tab does not reach {name!r} on {page.url}")
 
 
 def test_by_keyboard_alone_one_signs_in_finds_my_work_and_replays_one(
@@ -126,7 +111,7 @@ def test_what_is_stopped_stands_in_the_header_of_every_page_at_every_width(
     page.set_viewport_size({"width": 400, "height": 800})
     page.goto(reverse("my-work"))
     expect(page.locator("#header").get_by_role("link", name="Stopped: everything")).to_be_visible()
-    expect(page.get_by_role("searchbox", name="Command key")).to_be_visible()
+    expect(page.get_by_role("searchbox", name="Find anything by its exact name")).to_be_visible()
     expect(page.locator("#header time")).to_be_visible()
     assert page.locator("#header time").get_attribute("title")
 
