@@ -45,7 +45,8 @@ TASKS: Final[dict[str, tuple[Entry, ...]]] = {
         listed("Policies", "retention.RetentionPolicy"),
         listed("Revisions", "retention.PolicyRevision"),
         listed("Impact previews", "retention.ImpactPreview"),
-        listed("Enforcement", "retention.EnforcementRequest"),
+        listed("Where enforced", "retention.Enforcement"),
+        listed("Enforcement requests", "retention.EnforcementRequest"),
         listed("Legal holds", "retention.LegalHold"),
         listed("Release approvals", "retention.HoldRelease"),
         listed("Retention events", "retention.RetentionEvent"),
@@ -88,7 +89,6 @@ BESIDE: Final[dict[str, tuple[Entry, ...]]] = {
         listed("Item decisions", "ledger.ItemDisposition"),
         listed("Skipped items", "ledger.SkippedItem"),
     ),
-    "retention.EnforcementRequest": (listed("Where it is on", "retention.Enforcement"),),
     "retention.LegalHold": (listed("Hold prefixes", "retention.HoldPrefix"),),
     "webhooks.Delivery": (listed("Attempts", "webhooks.DeliveryAttempt"),),
 }

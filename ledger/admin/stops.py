@@ -42,7 +42,9 @@ class PressForm(forms.ModelForm[StopSwitch]):
     class Meta:
         model = StopSwitch
         fields = ("scope", "tenant", "bucket", "policy", "reason")
-        widgets = {"scope": forms.RadioSelect, "reason": forms.Textarea(attrs={"rows": 3, "cols": 80})}
+        widgets = {"reason": forms.Textarea(attrs={"rows": 3, "cols": 80})}
+
+    scope = forms.ChoiceField(choices=StopSwitch.Scope.choices, widget=forms.RadioSelect)
 
 
 @admin.register(StopSwitch)
@@ -104,7 +106,7 @@ class StopSwitchAdmin(VerbPages[StopSwitch], ReadOnlyAdmin[StopSwitch]):
         report = report_of(obj)
         found, _unknown = stops.ends(report, LISTED_AT_MOST) if report is not None else ([], 0)
         if report is None or not found:
-            return "none"
+            return "not counted yet" if report is None else "none"
         rows = (
             (
                 format_html('<a href="{}">{}</a>', command_url(each.command_id), each.key),

@@ -137,7 +137,7 @@ class Migration(migrations.Migration):
                 ('original_version_id', models.TextField(blank=True, db_collation='C', help_text='Empty: found by its time.')),
                 ('standalone', models.BooleanField(help_text='Judged on its own: an original, or a derivative without one.')),
                 ('dated_at', models.DateTimeField(blank=True, help_text='The date that its key or an import states.', null=True)),
-                ('stated', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=15), blank=True, db_default=[], default=list, help_text='Facts that an import stated, so that a listing leaves them (retention/facts.py).', size=None)),
+                ('stated', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=15), blank=True, db_default=[], default=list, help_text='Facts that an import stated, so that a listing leaves them.', size=None)),
                 ('source', models.CharField(choices=[('listing', 'Listing'), ('import', 'Import'), ('inventory', 'Inventory')], max_length=9)),
                 ('first_observed_at', models.DateTimeField()),
                 ('observed_at', models.DateTimeField(help_text='The time before the request was sent that showed it.')),

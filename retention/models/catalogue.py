@@ -234,7 +234,7 @@ class ObjectVersion(models.Model):
         default=list,
         db_default=[],
         blank=True,
-        help_text="Facts that an import stated, so that a listing leaves them (retention/facts.py).",
+        help_text="Facts that an import stated, so that a listing leaves them.",
     )
 
     source = models.CharField(max_length=9, choices=Source)
