@@ -239,7 +239,9 @@ CACHES = {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
         "LOCATION": "base_cache",
         "OPTIONS": {"MAX_ENTRIES": 100_000},  # more than anybody can fill within the five minutes that attempts count
-    }
+    },
+    # What pages show for some seconds after it was made: not worth a write to the database.
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
 }
 
 # Signing in (docs/signin.md). Passwords are the way in for emergencies where there is an identity provider.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db.models import Count, F, Min, Q, QuerySet
 
 from cleanup_project.base import clock
@@ -149,10 +149,10 @@ class Total(NamedTuple):
 def total(user: User) -> Total:
     """How much waits for this person, as of up to `REMEMBERED` seconds ago, so that every page can say it."""
     key = f"waiting:{user.pk}"
-    found: Total | None = cache.get(key)
+    found: Total | None = caches["process"].get(key)
     if found is None:
         kinds, now = waiting(user, listed=0), clock.now()
         number, more = sum(each.number for each in kinds), any(each.more for each in kinds)
         found = Total(number, more, any(each.due < now for each in kinds))
-        cache.set(key, found, REMEMBERED)
+        caches["process"].set(key, found, REMEMBERED)
     return found

@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client
@@ -39,9 +39,9 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    cache.clear()
+    caches["process"].clear()
     yield
-    cache.clear()
+    caches["process"].clear()
 
 
 def shown(client: Client, **query: str) -> str:
@@ -231,7 +231,7 @@ def test_lags_are_shown_as_figures_and_as_a_table(auditor: User, client: Client)
 
 def test_the_number_of_queries_does_not_depend_on_how_much_there_is(auditor: User, client: Client) -> None:
     def queries() -> int:
-        cache.clear()
+        caches["process"].clear()
         with CaptureQueriesContext(connection) as captured:
             fragment(client)
         return len(captured)

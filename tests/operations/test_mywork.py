@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def world() -> Acting:
-    cache.clear()
+    caches["process"].clear()
     return build()
 
 
@@ -191,7 +191,7 @@ def test_what_is_late_is_marked_with_its_deadline(world: Acting, client: Client)
     assert "To be decided within 24 hours." in page
     assert "overdue" not in page
     disabled.update(disabled_at=clock.now() - timedelta(hours=25))
-    cache.clear()
+    caches["process"].clear()
     late = client.get(reverse("my-work")).content.decode()
     assert late.count('<span class="pill overdue">overdue</span>') == 1
     assert "1 for you, some overdue" in late
@@ -232,7 +232,7 @@ def test_the_total_is_remembered_for_a_moment_and_for_one_person_alone(
         assert waiting.total(user).number == 0
     assert len(captured) == 0
     assert waiting.total(world.people["compliance"]).number == 1
-    cache.clear()
+    caches["process"].clear()
     assert waiting.total(user).number == 1
 
 
@@ -240,7 +240,7 @@ def test_the_number_of_queries_does_not_depend_on_how_much_waits(world: Acting, 
     client.force_login(world.people["compliance2"])
 
     def queries() -> int:
-        cache.clear()
+        caches["process"].clear()
         with CaptureQueriesContext(connection) as captured:
             assert client.get(reverse("my-work")).status_code == 200
         return len(captured)

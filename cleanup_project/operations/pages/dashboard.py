@@ -7,7 +7,7 @@ view and their tenants, so it is made once for all who see the same, and kept fo
 from hashlib import sha256
 from typing import Any, Final
 
-from django.core.cache import cache
+from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
@@ -52,10 +52,10 @@ def figures(user: User, span: str) -> SafeString:
     )
     codes = sorted(user.tenants)
     scope = sha256(repr((span, sorted(sees), codes)).encode()).hexdigest()
-    kept: str | None = cache.get(f"dashboard-{scope}")
+    kept: str | None = caches["process"].get(f"dashboard-{scope}")
     if kept is None:
         kept = render_to_string("operations/dashboard_figures.html", gathered(Looking(sees, codes, clock.now()), span))
-        cache.set(f"dashboard-{scope}", kept, KEPT)
+        caches["process"].set(f"dashboard-{scope}", kept, KEPT)
     return SafeString(kept)
 
 
