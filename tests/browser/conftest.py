@@ -51,6 +51,8 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         SESSION_COOKIE_SECURE=False,
         SESSION_COOKIE_NAME="cleanup-session",
         CSRF_COOKIE_SECURE=False,
+        CSRF_COOKIE_NAME="cleanup-csrf",
+        MFA_REQUIRED=False,
         STATIC_ROOT=tmp_path_factory.mktemp("static"),
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     ):
