@@ -76,9 +76,7 @@ def test_commands_are_found_by_key_state_and_run(acting: Acting, client: Client)
     assert client.get(url(CleanupCommand, "changelist"), {"asset__startswith": "a"}).status_code == 400
 
 
-def test_the_list_takes_no_more_queries_for_more_rows(
-    acting: Acting, client: Client
-) -> None:
+def test_the_list_takes_no_more_queries_for_more_rows(acting: Acting, client: Client) -> None:
     client.force_login(acting.people["operator"])
     asked = []
     for number in range(2):
