@@ -3,8 +3,9 @@
 import os
 import platform
 import resource
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -48,7 +49,8 @@ def scratch_database() -> Iterator[None]:
     """A freshly migrated database of the same server, dropped afterwards."""
     before = connection.settings_dict["NAME"]
     connection.settings_dict["TEST"]["NAME"] = "bench_cleanup"
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    with redirect_stdout(sys.stderr):  # Django tells of the cache's table, however quiet it is told to be
+        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:
         yield
     finally:
