@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
@@ -65,7 +66,10 @@ def mine(rows: QuerySet[DeadLetter], by: User) -> QuerySet[DeadLetter]:
 
 def count(rows: QuerySet[DeadLetter]) -> Counted:
     """Count up to one job's worth. Raises OperationalError where even that takes too long."""
-    sql, parameters = rows.order_by().values_list(*Cause._fields).query.sql_with_params()
+    try:
+        sql, parameters = rows.order_by().values_list(*Cause._fields).query.sql_with_params()
+    except EmptyResultSet:  # of no tenant, or of none that there is
+        return Counted([], 0, True)
     columns = ", ".join(Cause._fields)
     with transaction.atomic(), paginator.limited(COUNT_BUDGET_MS), connection.cursor() as cursor:
         cursor.execute(

@@ -55,7 +55,9 @@ def make() -> Acting:
         chosen=Chosen(state="pending"), expected=1, token=uuid4(), by=acting.people["operator"], reason="Repaired."
     )
     dead(acting, "clips/still-dead")
-    ReceiptExport.objects.create(token=uuid4(), form="people", way="sent", selection={}, upto=1, expected=1)
+    ReceiptExport.objects.create(
+        token=uuid4(), form="people", way="sent", selection={}, upto=1, expected=1, tenants=["acme"]
+    )
     world.event(acting.tenant, acting.bucket, "ended/", by=acting.people["manager"])
     dispositions.exempt(
         [world.version(acting.bucket, acting.tenant, "kept").pk], by=acting.people["manager"], reason="R"

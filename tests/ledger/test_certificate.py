@@ -93,7 +93,7 @@ def test_the_same_bytes_come_whenever_it_is_asked_for(acting: Acting) -> None:
     # A receipt of later than the run's end, and another name: neither changes what was issued.
     Receipt.objects.create(
         command_id=10**9, command_key="late", tenant=acting.tenant, run=run, outcome="deleted", event_id="e",
-        target_count=1, bytes=1, body=b"{}", digest=sha256(b"{}").digest(),
+        target_count=1, bytes=1, body=b"{}", digest=sha256(b"{}").digest(), policy=run.policy, bucket=acting.bucket,
     )  # fmt: skip
     assert certificate.statement(run) == first
     Tenant.objects.update(name="Another name")

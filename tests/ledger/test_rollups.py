@@ -76,7 +76,7 @@ def test_the_sweep_counts() -> None:
 @pytest.mark.parametrize("source", of_ledger.SOURCES, ids=lambda each: each.name)
 def test_a_minute_is_found_by_an_index_on_its_time(source: Source) -> None:
     table, column, index = {
-        "receipts": (Receipt, "issued_at", "receipt_by_time"),
+        "receipts": (Receipt, "issued_at", "receipt_issued"),
         "delete attempts": (Attempt, "settled_at", "attempt_by_time"),
         "quarantine": (DeadLetter, "entered_at", "quarantine_by_time"),
     }[source.name]
@@ -91,11 +91,12 @@ def test_a_minute_is_found_by_an_index_on_its_time(source: Source) -> None:
 ROWS = 50_000
 FILLED = {
     "ledger_receipt": "(command_id, command_key, tenant_id, run_id, outcome, event_id, target_count, bytes, body, digest, "
-    "issued_at) SELECT n, n, 1, 1, 'deleted', '', 1, 1, 'x', sha256('x'), at",
+    "policy_id, bucket_id, issued_at) SELECT n, n, 1, 1, 'deleted', '', 1, 1, 'x', sha256('x'), 1, 1, at",
     "ledger_attempt": "(command_id, token, late, cycle, outcome, charged, failure_class, detail, claimed_at, settled_at, "
     "worker) SELECT n, 1, false, 0, 'deleted', false, '', '', at, at, repeat('w', 60)",
     "ledger_deadletter": "(command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, last_error, "
-    "next_action, entered_at) SELECT n, 0, 1, 1, 'transient', 1, repeat('e', 100), '', '', at",
+    "next_action, run_id, policy_id, key, version_id, storage_code, first_failed_at, entered_at) "
+    "SELECT n, 0, 1, 1, 'transient', 1, repeat('e', 100), '', '', 1, 1, 'k', 'v', '', at, at",
 }
 
 

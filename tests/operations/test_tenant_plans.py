@@ -60,7 +60,15 @@ def crowded(db: None) -> None:
         "attempts": "0",
     }
     many(CleanupCommand, ROWS, key="'other:' || n", run_id=run, **begun, **mine)
-    many(Receipt, ROWS, command_id="10000000 + n", command_key="'other:' || n", run_id=run, **mine)
+    many(
+        Receipt,
+        ROWS,
+        command_id="10000000 + n",
+        command_key="'other:' || n",
+        run_id=run,
+        issued_at="t.issued_at + n * interval '1 ms'",
+        **mine,
+    )
     before = CleanupCommand.objects.filter(tenant=other).order_by("pk")[0].pk - 1
     many(DeadLetter, ROWS, command_id=f"{before} + n", **mine)
     many(Endpoint, 1, name="'other'", tenant="'other'")
