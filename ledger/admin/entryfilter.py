@@ -60,6 +60,8 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
         unknown = sorted(set(self.data) - set(self.base_filters) - {IDS, "after", "before", "look"})
         if unknown:
             return f"The list cannot be narrowed by {', '.join(display.visible(each) for each in unknown)}."
+        if IDS in self.data and ids_of(self.data) is None:
+            return "Tick the entries that are meant: none is named here, or not by its number."
         if not self.form.is_valid():
             wrong = (
                 f"{self.form.fields[name].label}: {' '.join(map(str, errors))}"
@@ -72,8 +74,9 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
     def rows(self) -> QuerySet[DeadLetter]:
         if self.refusal:
             return self.queryset.none()  # type: ignore[no-any-return]
-        ids = ids_of(self.data)
-        return self.queryset.filter(pk__in=ids) if ids else self.filter_queryset(self.queryset)
+        if IDS in self.data:
+            return self.queryset.filter(pk__in=ids_of(self.data) or ())  # type: ignore[no-any-return]
+        return self.filter_queryset(self.queryset)
 
     def filter_queryset(self, queryset: QuerySet[DeadLetter]) -> QuerySet[DeadLetter]:
         rows = super().filter_queryset(queryset)
@@ -98,7 +101,7 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(set(self.named())) or bool(ids_of(self.data))
+        return IDS in self.data or any(True for _ in self.named())
 
     def named(self) -> Iterator[str]:
         """The filters that are set."""
@@ -110,7 +113,7 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
 
     def words(self) -> str:
         """What is chosen, for the record and for people."""
-        if ids_of(self.data):
+        if IDS in self.data:
             return "chosen one by one"
         values = self.form.cleaned_data
         told = {
@@ -128,9 +131,15 @@ def shown(value: Any) -> str:
     return instant(value) if hasattr(value, "tzinfo") else display.visible(str(value))
 
 
-def ids_of(data: QueryDict) -> list[int]:
-    """Entries that were ticked, by their numbers."""
-    return [int(each) for each in data.getlist(IDS) if each.isdecimal() and len(each) < 19]
+def ids_of(data: QueryDict) -> list[int] | None:
+    """Entries that were ticked, by their numbers; None where none was, or one is named by what is no such number.
+
+    The form of the list always sends an empty one along: without it, nothing ticked would look like everything that is open.
+    """
+    named = [each for each in data.getlist(IDS) if each]
+    if not named or not all(each.isdecimal() and len(each) < 19 for each in named):
+        return None
+    return [int(each) for each in named]
 
 
 def narrowed(request: HttpRequest, rows: QuerySet[DeadLetter], data: QueryDict | None = None) -> EntryFilter:

@@ -115,7 +115,7 @@ class ManyPages(VerbPages[DeadLetter]):
             "then": THEN,
             "counts": "",
             "why_not": found.refusal,
-            "back": list_url(DeadLetter, f"?{query}" if query else ""),
+            "back": list_url(DeadLetter, f"?{query}" if query and not found.refusal else ""),
         }
         total = 0
         if not found.refusal:

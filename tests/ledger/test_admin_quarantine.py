@@ -213,6 +213,23 @@ def test_the_ticked_ones_alone_are_closed(world: Acting, compliance: User, clien
     assert set(job.items.values_list("subject_id", flat=True)) == {one.pk, three.pk}
 
 
+@pytest.mark.parametrize("ids", [[""], ["", "abc"], ["{pk}", "abc"], ["{pk}", "9" * 19], ["{pk}", "-1"]])
+def test_without_what_is_ticked_nothing_is_chosen(
+    ids: list[str], world: Acting, compliance: User, client: Client
+) -> None:
+    one, _two = parked(world, "one", "two")
+    query = {"ids": [each.format(pk=one.pk) for each in ids]}
+    assert '<input type="hidden" name="ids" value="">' in shown(client, url(DeadLetter, LIST))
+    assert client.get(url(DeadLetter, LIST), query).context["page"].entries == ()
+    for verb in ("replay", "close"):
+        said = sent_along(shown(client, many(verb))) | {"expected": 2, "rate": 5, "reason": "R"}
+        for page in (client.get(many(verb), query), client.post(many(verb), said, query_params=query)):
+            assert page.status_code == 200
+            assert "Tick the entries that are meant" in page.content.decode()
+            assert 'name="expected"' not in page.content.decode()
+    assert not BulkJob.objects.exists()
+
+
 def test_sent_twice_it_is_one_job_and_what_differs_from_what_was_seen_is_refused(
     world: Acting, compliance: User, client: Client
 ) -> None:
