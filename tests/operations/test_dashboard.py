@@ -243,9 +243,10 @@ def test_the_number_of_queries_does_not_depend_on_how_much_there_is(auditor: Use
         world.put(f"clips/more-{n}", asset=f"more-{n}")
     sql("UPDATE webhooks_endpoint SET failing_since = now()")
     sql(
-        "INSERT INTO ledger_deadletter (command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, "
-        "last_error, next_action, entered_at) "
-        "SELECT command_id, 1 + n, tenant_id, bucket_id, 'conflict', 1, '', '', '', now() "
+        "INSERT INTO ledger_deadletter (command_id, cycle, tenant_id, bucket_id, run_id, policy_id, key, version_id, "
+        "failure_class, storage_code, attempts, first_failed_at, first_error, last_error, next_action, entered_at) "
+        "SELECT command_id, 1 + n, tenant_id, bucket_id, run_id, policy_id, key, version_id, 'conflict', '', 1, now(), '', "
+        "'', '', now() "
         "FROM ledger_deadletter, generate_series(1, 20) n"
     )
     count(of_ledger.SOURCES[1])
