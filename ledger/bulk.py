@@ -68,8 +68,8 @@ def count(rows: QuerySet[DeadLetter]) -> Counted:
     """Count up to one job's worth. Raises OperationalError where even that takes too long."""
     try:
         sql, parameters = rows.order_by().values_list(*Cause._fields).query.sql_with_params()
-    except EmptyResultSet:  # of no tenant, or of none that there is
-        return Counted([], 0, True)
+    except EmptyResultSet:  # of no tenant that there is
+        return Counted((), 0, whole=True)
     columns = ", ".join(Cause._fields)
     with transaction.atomic(), paginator.limited(COUNT_BUDGET_MS), connection.cursor() as cursor:
         cursor.execute(

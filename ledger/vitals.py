@@ -8,11 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from cleanup_project.base import sqlfiles
-from ledger.failures import RULES
 from ledger.models import CleanupRun
 from ledger.states import RUN_OPEN, RunState
 
-COUNTED: Final = 10_000  # entries of one tenant and class
 RUNS_SHOWN: Final = 8
 MISSED_WITHIN: Final = timedelta(hours=24)
 
@@ -28,16 +26,6 @@ class Eligible(NamedTuple):
 class Due(NamedTuple):
     command_id: int
     since: datetime
-
-
-class Quarantined(NamedTuple):
-    """Open entries of one class. `whole`: all were counted; `late`: so many entered longer ago than was asked."""
-
-    failure_class: str
-    number: int
-    whole: bool
-    late: int
-    oldest: datetime
 
 
 class Going(NamedTuple):
@@ -67,14 +55,6 @@ def eligible(codes: Sequence[str] = ()) -> Eligible | None:
 def due(codes: Sequence[str] = ()) -> Due | None:
     found = rows("vital_queue.sql", codes)
     return Due(*found[0]) if found else None
-
-
-def quarantine(codes: Sequence[str] = (), *, late: timedelta) -> list[Quarantined]:
-    """By class, the most first."""
-    found = rows(
-        "vital_quarantine.sql", codes, classes=[str(each) for each in RULES], cap=COUNTED, late=late.total_seconds()
-    )
-    return [Quarantined(*row) for row in found]
 
 
 def runs(codes: Sequence[str] = ()) -> list[Going]:

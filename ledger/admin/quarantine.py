@@ -82,9 +82,7 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
             "filter": found,
             **halves(found),
             "words": "" if found.refusal else found.words(),
-            "groups": []
-            if found.is_narrowed
-            else [self.group(request, each) for each in causes.groups(person(request))],
+            **({} if found.is_narrowed else self.by_cause(request)),
             "kept": kept,
             "older": page.last and with_(request.GET, after=page.last),
             "newer": page.first and with_(request.GET, before=page.first),
@@ -100,6 +98,10 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
             for verb, title in TITLES.items()
             if request.user.has_perm(bulk.RIGHTS[verb])
         ]
+
+    def by_cause(self, request: HttpRequest) -> dict[str, Any]:
+        found = causes.groups(person(request).tenants)
+        return {"groups": [self.group(request, each) for each in found.each], "more_causes": found.more}
 
     def group(self, request: HttpRequest, each: Group) -> dict[str, Any]:
         named = {"class": each.failure_class, "code": each.storage_code or display.NOTHING}

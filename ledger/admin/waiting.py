@@ -1,6 +1,5 @@
 """What of the ledger waits for people: runs, urgent erasures, and what lies in quarantine."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any, Final
@@ -84,13 +83,10 @@ def quarantine(user: User, listed: int) -> Iterator[Waiting]:
     """One item for each class of failure, with how many lie there: they are decided by cause, and not one by one."""
     if not (user.has_perm("base.review_quarantine") or user.has_perm("base.operate")):
         return
-    alike = defaultdict[str, list[Group]](list)
-    for each in causes.groups(user):
-        alike[each.failure_class].append(each)
-    found = sorted((of_class(kind, groups) for kind, groups in alike.items()), key=lambda item: item.since)
+    groups = causes.groups(user.tenants)
+    found = sorted((of_class(kind, each) for kind, each in groups.by_class.items()), key=lambda item: item.since)
     if found:
-        number, more = sum(each.number for each in found), any(each.more for each in found)
-        yield Waiting(QUARANTINE, number, found[0].since, found[:listed], more)
+        yield Waiting(QUARANTINE, groups.number, found[0].since, found[:listed], not groups.whole)
 
 
 def of_class(failure_class: str, groups: Collection[Group]) -> Item:

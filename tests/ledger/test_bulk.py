@@ -18,7 +18,7 @@ from ledger import bulk, causes, closing, quarantine, replayable
 from ledger.models import CleanupCommand, CommandTarget, DeadLetter, Decision, RunTally
 from ledger.states import CommandState
 from retention import control, policies
-from retention.models import Enforcement
+from retention.models import Enforcement, Tenant
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
 from tests.ledger.acting import Acting, build
@@ -232,7 +232,7 @@ def test_a_job_is_only_about_the_tenants_of_who_orders_it(world: Acting) -> None
     only(world, "operator", "elsewhere")
     with pytest.raises(JobRefused, match="Nothing matches"):
         ordered(world, by="operator", expected=1)
-    assert causes.groups(world.people["operator"]) == []
+    assert causes.groups(world.people["operator"].tenants).each == []
     only(world, "operator", world.tenant.code)
     job = ordered(world, by="operator")
     jobs.pause(job=job, by=world.people["operator"], reason="Handed over.")
@@ -293,7 +293,7 @@ def test_a_count_tells_causes_and_a_sample_what_would_be_refused(world: Acting) 
 
 def test_causes_are_grouped_by_what_one_repair_would_let_go_on(world: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
     parked(world, "a", "b", "c")
-    (group,) = causes.groups(world.people["compliance"])
+    (group,) = causes.groups(world.people["compliance"].tenants).each
     assert (group.failure_class, group.storage_code, group.number, group.whole) == (
         "permission",
         "AccessDenied",
@@ -303,12 +303,25 @@ def test_causes_are_grouped_by_what_one_repair_would_let_go_on(world: Acting, mo
     assert (group.at, group.tenants) == (world.bucket, [world.tenant])
     assert group.oldest == min(DeadLetter.objects.values_list("entered_at", flat=True))
     monkeypatch.setattr(causes, "COUNTED_AT_MOST", 2)
-    (group,) = causes.groups(world.people["compliance"])
+    (group,) = causes.groups(world.people["compliance"].tenants).each
     assert (group.number, group.whole) == (2, False)
     quarantine.close(command=world.command("clips/a"), by=world.people["compliance"], reason="Kept.")
     quarantine.close(command=world.command("clips/b"), by=world.people["compliance"], reason="Kept.")
-    (group,) = causes.groups(world.people["compliance"])
+    (group,) = causes.groups(world.people["compliance"].tenants).each
     assert group.number == 1
+
+
+def test_other_tenants_causes_take_no_place_and_what_is_left_out_is_said(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _two = parked(world, "a", "b")
+    other = Tenant.objects.create(code="aaa")
+    DeadLetter.objects.filter(pk=one.pk).update(tenant=other, failure_class="conflict")
+    monkeypatch.setattr(causes, "CAUSES_AT_MOST", 1)
+    found = causes.groups([world.tenant.code])
+    assert ([each.failure_class for each in found.each], found.more, found.whole) == (["permission"], False, True)
+    found = causes.groups()
+    assert ([each.failure_class for each in found.each], found.more, found.whole) == (["conflict"], True, False)
 
 
 def test_twice_as_many_take_no_more_statements(world: Acting) -> None:

@@ -80,14 +80,15 @@ def test_the_pages_of_quarantine_read_a_bounded_number_of_rows(
 
 
 def test_causes_are_found_from_one_to_the_next(large: Acting) -> None:
-    groups = causes.groups(large.people["compliance"])
+    groups = causes.groups().each
     assert [(group.failure_class, group.whole) for group in groups] == [("permission", False), ("transient", True)]
-    parameters: dict[str, Any] = {"tenants": None, "cap": causes.COUNTED_AT_MOST, "most": causes.CAUSES_AT_MOST}
-    with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN " + sqlfiles.read(causes.__file__, "causes.sql"), parameters)
-        plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert plan.count("quarantine_causes") >= 2  # the first cause, and each that follows
-    assert "Seq Scan on ledger_deadletter" not in plan
+    parameters: dict[str, Any] = {"cap": causes.COUNTED_AT_MOST, "most": causes.CAUSES_AT_MOST, "late": 1}
+    for tenants in (None, [large.tenant.pk]):
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN " + sqlfiles.read(causes.__file__, "causes.sql"), parameters | {"tenants": tenants})
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+        assert plan.count("quarantine_causes") >= 2  # the first cause, and each that follows
+        assert "Seq Scan on ledger_deadletter" not in plan
 
 
 def test_all_of_a_cause_is_counted_by_its_index(large: Acting, client: Client) -> None:

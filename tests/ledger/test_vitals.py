@@ -9,9 +9,8 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import sqlfiles
 from ledger import manifest, runs, schedule, vitals
-from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ManifestItem, ManifestPart, ScheduleSlot
+from ledger.models import CleanupCommand, CleanupRun, ManifestItem, ManifestPart, ScheduleSlot
 from retention.models import PolicyRevision, RetentionPolicy
-from tests.ledger import parking
 from tests.ledger.acting import build
 
 pytestmark = pytest.mark.django_db
@@ -85,21 +84,6 @@ def test_the_queue_is_as_old_as_the_command_that_is_due_the_longest_and_that_nob
     assert vitals.due() is None
 
 
-def test_quarantine_is_counted_by_class_with_its_oldest_up_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = build()
-    command = parking.dead(world)
-    open_entries = DeadLetter.objects.filter(resolved_at=None)
-    (found,) = vitals.quarantine(late=DAY)
-    assert found == (command.failure_class, 1, True, 0, open_entries.get().entered_at)
-    open_entries.update(entered_at=Now() - 2 * DAY)
-    (found,) = vitals.quarantine(late=DAY)
-    assert (found.late, found.oldest) == (1, open_entries.get().entered_at)
-    assert vitals.quarantine(ELSEWHERE, late=DAY) == []
-    monkeypatch.setattr(vitals, "COUNTED", 0)
-    (found,) = vitals.quarantine(late=DAY)
-    assert (found.number, found.whole) == (0, False)
-
-
 def test_open_runs_say_how_far_they_are() -> None:
     world = build()
     for name in "abc":
@@ -151,12 +135,3 @@ def test_each_is_found_by_its_index_however_many_there_are() -> None:
     assert eligible is not None
     assert due is not None
     assert eligible.command_id == due.command_id == CleanupCommand.objects.aggregate(last=Max("pk"))["last"]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO ledger_deadletter (command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error,"
-            f" last_error, next_action, entered_at) SELECT id, 0, tenant_id, bucket_id, 'permission', 1, '', '', '', now()"
-            f" FROM ledger_cleanupcommand LIMIT {ROWS}"
-        )
-        cursor.execute("ANALYZE ledger_deadletter")
-    told = plan("vital_quarantine.sql", classes=["permission"], cap=10, late=1)
-    assert "quarantine_open" in told, told

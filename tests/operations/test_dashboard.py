@@ -19,7 +19,7 @@ from cleanup_project.base.models import Heartbeat, Rollup, User
 from cleanup_project.base.rollups import Source
 from cleanup_project.operations.pages import dashboard
 from cleanup_project.operations.pages.tiles import DEADLINES, TILES, Deadline, Looking, Tile, tiles
-from ledger import manifest, runs, schedule
+from ledger import causes, manifest, runs, schedule
 from ledger import rollups as of_ledger
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
 from retention import control
@@ -135,7 +135,8 @@ def test_every_number_agrees_with_the_list_that_it_leads_to(auditor: User, clien
         each = tile(name)
         response = client.get(each.url)
         assert response.status_code == 200, each.url
-        assert each.value == f"{response.context['cl'].result_count:,}" == "1", name
+        listed = response.context["number"] if name == "In quarantine" else response.context["cl"].result_count
+        assert each.value == f"{listed:,}" == "1", name
 
 
 def test_runs_to_approve_agree_with_their_list(auditor: User, client: Client) -> None:
@@ -229,6 +230,26 @@ def test_lags_are_shown_as_figures_and_as_a_table(auditor: User, client: Client)
     assert "Nothing in this time." in html  # nothing was acknowledged
 
 
+def test_quarantine_is_counted_once_by_class_with_what_is_late(
+    monkeypatch: pytest.MonkeyPatch, auditor: User, client: Client
+) -> None:
+    asked, groups = [], causes.groups
+    monkeypatch.setattr(causes, "groups", lambda codes: asked.append(codes) or groups(codes))
+    troubled_world()
+    DeadLetter.objects.update(entered_at=Now() - 2 * DAY)
+    html = fragment(client)
+    assert asked == [[]]
+    assert ", 1 over a day" in html
+
+
+def test_what_was_destroyed_leads_to_its_receipts(auditor: User, client: Client) -> None:
+    parking.deleted(build())
+    count(of_ledger.SOURCES[0])
+    links = {unescape(each) for each in re.findall(r'href="([^"]*outcome=deleted[^"]*)"', fragment(client))}
+    (link,) = {each for each in links if "issued_from" in each}
+    assert client.get(link).context["cl"].result_count == 1
+
+
 def test_the_number_of_queries_does_not_depend_on_how_much_there_is(auditor: User, client: Client) -> None:
     def queries() -> int:
         caches["process"].clear()
@@ -257,7 +278,7 @@ def test_the_number_of_queries_does_not_depend_on_how_much_there_is(auditor: Use
 
 def test_more_than_is_counted_is_said_so(monkeypatch: pytest.MonkeyPatch, auditor: User, client: Client) -> None:
     troubled_world()
-    monkeypatch.setattr("ledger.vitals.COUNTED", 0)
+    monkeypatch.setattr("ledger.causes.COUNTED_AT_MOST", 0)
     assert tile("In quarantine").value == "more than 0"
     assert "more than 0" in fragment(client)
 

@@ -64,7 +64,8 @@ FROM ledger_cleanupcommand WHERE state = 'dead'
 """
 FILL_RECEIPTS: Final = """
 INSERT INTO ledger_receipt (
-    command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id, target_count, bytes, body, digest, issued_at
+    command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id, target_count, bytes, body, digest,
+    issued_at
 )
 SELECT
     last.id + n, 'receipt:' || n, c.tenant_id, c.run_id, c.policy_id, c.bucket_id, 'deleted', '', 1, 1,

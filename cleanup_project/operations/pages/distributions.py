@@ -12,9 +12,10 @@ from cleanup_project.base import display, rollups
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import RollupMark
 from cleanup_project.base.rollups import Point, Span
-from cleanup_project.operations.pages.tiles import DAY, Looking
+from cleanup_project.operations.pages.tiles import Looking
 from ledger import rollups as of_ledger
 from ledger import vitals
+from ledger.causes import Groups
 from ledger.failures import RULES
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, Receipt
 from ledger.states import CommandState, RunState
@@ -153,9 +154,9 @@ def behind(code: str, label: str, since: datetime) -> str:
         )
     if label in RULES:
         return list_url(DeadLetter, f"?class={label}")
-    if label in CommandState.__members__.values():
-        return list_url(CleanupCommand, f"?state__exact={label}")
-    return list_url(Receipt if label in {"deleted", "by_absence", "already_absent"} else CleanupCommand)
+    if label in CleanupCommand.Outcome:
+        return list_url(Receipt, "?" + urlencode({"outcome": label, "issued_from": since.isoformat()}))
+    return list_url(CleanupCommand, f"?state__exact={label}" if label in CommandState.__members__.values() else "")
 
 
 def words(label: str) -> str:
@@ -163,18 +164,18 @@ def words(label: str) -> str:
 
 
 def quarantine(looking: Looking) -> Bars:
-    found = vitals.quarantine(looking.codes, late=DAY)
-    most = max([1, *(each.number for each in found)])
+    found = {kind: Groups(each, more=False) for kind, each in looking.quarantine.by_class.items()}
+    most = max([1, *(each.number for each in found.values())])
     rows = [
         Bar(
-            f"quarantine-{each.failure_class}",
-            words(each.failure_class),
-            list_url(DeadLetter, f"?class={each.failure_class}"),
+            f"quarantine-{kind}",
+            words(kind),
+            list_url(DeadLetter, f"?class={kind}"),
             f"{each.number:,}" if each.whole else f"more than {each.number:,}",
             100 * each.number / most,
-            f"oldest {display.age(each.oldest, looking.now)}, {each.late:,} over a day",
+            f"oldest {display.age(min(one.oldest for one in each.each), looking.now)}, {each.late:,} over a day",
         )
-        for each in found
+        for kind, each in sorted(found.items(), key=lambda one: -one[1].number)
     ]
     return Bars("quarantine", "In quarantine now, by class and age", "Each waits for a person.", rows)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -11,8 +12,9 @@ from django.db.models import Max, Min
 from cleanup_project.base import display, heartbeats, limits
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Heartbeat
-from ledger import schedule
+from ledger import causes, schedule
 from ledger import vitals as of_ledger
+from ledger.causes import Groups
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
 from retention import vitals as of_retention
 from retention.models import Bucket, StopSwitch
@@ -88,12 +90,18 @@ class Tile:
         return {"waiting": "watch", "overdue": "overdue"}.get(self.tone, "")
 
 
-class Looking(NamedTuple):
+@dataclass(frozen=True)
+class Looking:
     """Who looks: the applications whose records they may view, their tenants (none: all), and when."""
 
     sees: frozenset[str]
     codes: Sequence[str]
     now: datetime
+
+    @cached_property
+    def quarantine(self) -> Groups:
+        """What is open there, counted once."""
+        return causes.groups(self.codes)
 
 
 def tiles(looking: Looking) -> Iterator[Tile]:
@@ -147,11 +155,9 @@ def queue(looking: Looking) -> Tile:
 
 
 def quarantined(looking: Looking) -> Tile:
-    found = of_ledger.quarantine(looking.codes, late=DAY)
-    number = sum(each.number for each in found)
-    oldest = min((each.oldest for each in found), default=None)
-    words = f"{number:,}" if all(each.whole for each in found) else f"more than {number:,}"
-    return numbered("In quarantine", words, oldest, looking, list_url(DeadLetter), "nothing waits for a person")
+    found = looking.quarantine
+    words = f"{found.number:,}" if found.whole else f"more than {found.number:,}"
+    return numbered("In quarantine", words, found.oldest, looking, list_url(DeadLetter), "nothing waits for a person")
 
 
 def approvals(looking: Looking) -> Tile:
