@@ -10,8 +10,10 @@ from django.http import HttpRequest, QueryDict
 
 from cleanup_project.base import display, tenancy
 from cleanup_project.base.canonical import instant
+from cleanup_project.base.verbpages import person
 from ledger.failures import RULES
 from ledger.models import CleanupRun, DeadLetter
+from retention.buckets import used_by
 from retention.models import Bucket, RetentionPolicy, Tenant
 from retention.prefixes import successor
 
@@ -23,6 +25,12 @@ CLASSES: Final = sorted((str(kind), str(kind).replace("_", " ")) for kind in RUL
 
 def whose(model: Any, path: str) -> Any:
     return lambda request: tenancy.scoped(model.objects.order_by("code"), request.user, path)
+
+
+def buckets(request: HttpRequest) -> QuerySet[Bucket]:
+    """Those that this person's tenants use."""
+    codes = person(request).tenants
+    return (used_by(codes) if codes else Bucket.objects.all()).order_by("name")
 
 
 class Moment(filters.DateTimeFilter):  # type: ignore[misc]
@@ -40,7 +48,7 @@ class EntryFilter(filters.FilterSet):  # type: ignore[misc]
     entries = filters.ChoiceFilter(label="State", choices=STATES, empty_label="open", method="as_it_is")
     class_ = filters.ChoiceFilter(label="Class", field_name="failure_class", choices=CLASSES, empty_label="any")
     code = filters.CharFilter(label="Storage code", method="with_code")
-    bucket = filters.ModelChoiceFilter(queryset=Bucket.objects.order_by("name"), empty_label="any")
+    bucket = filters.ModelChoiceFilter(queryset=buckets, empty_label="any")
     tenant = filters.ModelChoiceFilter(queryset=whose(Tenant, "code"), empty_label="any")
     policy = filters.ModelChoiceFilter(queryset=whose(RetentionPolicy, "tenant__code"), empty_label="any")
     run = filters.CharFilter(label="Run", method="of_run")

@@ -24,6 +24,7 @@ from ledger.exceptions import LedgerError
 from ledger.models import DeadLetter
 from retention.models import Bucket, Tenant
 
+TOO_LONG: Final = "Counting them takes too long: narrow what is chosen."
 TYPED_ABOVE: Final = 50  # entries; for more, their number is typed
 TITLES: Final = {bulk.REPLAY: "Replay", bulk.CLOSE: "Close without retry"}
 ABOUT: Final = {
@@ -32,8 +33,8 @@ ABOUT: Final = {
         "for each in its turn, and again when a worker takes it; what may not be replayed then stays here, with the reason."
     ),
     bulk.CLOSE: (
-        "Their commands stay dead and their objects stay where they are. A later authorised run that finds an object "
-        "eligible still takes it up: to keep it, exempt it, place a hold or change the policy."
+        "What is closed stays dead, and its object stays where it is. A later authorised run that finds the object eligible "
+        "still takes it up: to keep it, exempt it, place a hold or change the policy."
     ),
 }
 THEN: Final = (
@@ -89,6 +90,8 @@ class ManyPages(VerbPages[DeadLetter]):
                 return asked
             try:
                 return self.begin(request, verb, found, form.cleaned_data)
+            except OperationalError:
+                form.add_error(None, TOO_LONG)
             except self.refusals as refusal:
                 field = getattr(refusal, "field", None)
                 form.add_error(field if field in form.fields else None, str(refusal))
@@ -123,7 +126,7 @@ class ManyPages(VerbPages[DeadLetter]):
                 counted = bulk.count(found.rows)
                 sampled = bulk.sample(found.rows) if verb == bulk.REPLAY and counted.total else None
             except OperationalError:
-                context["why_not"] = "Counting them takes too long: narrow what is chosen."
+                context["why_not"] = TOO_LONG
             else:
                 total = counted.total
                 context |= told(counted, found, request.POST.get("token", ""))

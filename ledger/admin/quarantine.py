@@ -14,28 +14,20 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import clock, display, paginator, tenancy
+from cleanup_project.base import clock, display, paginator
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import bulk, causes, next_action, quarantine
 from ledger.admin.commands import ABOUT_REPLAY, ReplayForm, state_pill
 from ledger.admin.entryfilter import EntryFilter, narrowed
 from ledger.admin.entrypages import PAGE, entry_facts, neighbours, now_of, page_of
-from ledger.admin.manyentries import ManyPages, many_url
+from ledger.admin.manyentries import ABOUT, TITLES, ManyPages, many_url
 from ledger.causes import Group
 from ledger.models import DeadLetter
 
 USUAL: Final = 6  # filters that are always shown
 LIST_BUDGET_MS: Final = 2000
 FILTERS: Final = "_changelist_filters"  # Django's own name for where an item's page came from
-TITLES: Final = {"replay": "Replay", "close": "Close without retry"}
-ABOUT: Final = {
-    "replay": ABOUT_REPLAY,
-    "close": (
-        "The command stays dead and its object stays where it is. A later authorised run that finds the object eligible "
-        "still takes it up: to keep it, exempt it, place a hold or change the policy."
-    ),
-}
 
 
 @admin.register(DeadLetter)
@@ -48,8 +40,7 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        rows = super().get_queryset(request).select_related("command", "run", "bucket", "tenant", "resolved_by")
-        return tenancy.scoped(rows, person(request), self.tenant_path)
+        return super().get_queryset(request).select_related("command", "run", "bucket", "tenant", "resolved_by")
 
     def get_urls(self) -> list[Any]:
         own = [self.verb_url(verb, self.view_of(verb)) for verb in TITLES]
@@ -59,7 +50,7 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
         if not self.has_view_permission(request):
             raise PermissionDenied
         found = narrowed(request, self.get_queryset(request))
-        context: dict[str, Any] = {"why_not": found.refusal, "page": None}
+        context: dict[str, Any] = {"why_not": found.refusal, "page": None, "filter": found, **halves(found)}
         try:
             with transaction.atomic(), paginator.limited(LIST_BUDGET_MS):
                 context |= self.listed(request, found)
@@ -79,14 +70,12 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
             "page": page,
             "number": counted.count,
             "is_estimate": counted.is_estimate,
-            "filter": found,
-            **halves(found),
             "words": "" if found.refusal else found.words(),
             **({} if found.is_narrowed else self.by_cause(request)),
             "kept": kept,
             "older": page.last and with_(request.GET, after=page.last),
             "newer": page.first and with_(request.GET, before=page.first),
-            "look": with_(request.GET, look=1),
+            "look": "&".join(filter(None, (without(request.GET, "look"), "look=1"))),
             "from_here": urlencode({FILTERS: kept}) if kept else "",
             "many": [] if found.refusal or request.GET.get("entries") == "resolved" else self.may(request, kept),
         }
@@ -174,7 +163,7 @@ class DeadLetterAdmin(ManyPages, VerbPages[DeadLetter], ReadOnlyAdmin[DeadLetter
             button="Replay it" if verb == "replay" else "Close without retry",
             fieldsets=[*shown, ("Your decision", {"fields": fields})],
             readonly=self.get_readonly_fields(request, obj),
-            about=ABOUT[verb],
+            about=ABOUT_REPLAY if verb == bulk.REPLAY else ABOUT[verb],
             obj=obj,
         )
 

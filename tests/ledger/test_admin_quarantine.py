@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -15,6 +15,7 @@ from cleanup_project.base.models import BulkItem, BulkJob, User
 from ledger import bulk, quarantine
 from ledger.admin import entrypages, manyentries
 from ledger.models import DeadLetter
+from retention.models import Bucket
 from retention.storage import VersionRef
 from tests.ledger.acting import Acting, build
 from tests.ledger.test_bulk import only, parked, work
@@ -153,6 +154,49 @@ def test_pages_follow_one_another_and_so_do_entries(
     assert (context["previous"], context["following"]) == (ids[3], None)
     page = shown(client, url(DeadLetter, LIST), {"class": "permission"})
     assert f"{url(DeadLetter, 'change', ids[0])}?_changelist_filters=class%3Dpermission" in page
+
+
+def test_a_key_is_escaped_once_and_an_entry_leads_back(world: Acting, compliance: User, client: Client) -> None:
+    (entry,) = parked(world, "a&b")
+    page = shown(client, url(DeadLetter, LIST))
+    assert "clips/a&amp;b<" in page
+    assert "&amp;amp;b" not in page
+    page = shown(client, url(DeadLetter, "change", entry.pk), {"_changelist_filters": "class=permission"})
+    assert f'<a href="{url(DeadLetter, LIST)}?class=permission">Back to the list</a>' in page
+
+
+def test_looking_at_a_page_stays_on_it(world: Acting, compliance: User, client: Client) -> None:
+    first, _second = parked(world, "a", "b")
+    context = client.get(url(DeadLetter, LIST), {"after": first.pk, "look": 1}).context
+    assert context["look"] == f"after={first.pk}&look=1"
+    assert len(context["truths"]) == 1
+
+
+def test_what_takes_too_long_is_said_and_can_be_narrowed(
+    world: Acting, compliance: User, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_args: Any) -> Any:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    parked(world, "a")
+    said = sent_along(shown(client, many("close"))) | {"rate": 5, "reason": "R"}
+    monkeypatch.setattr("ledger.admin.quarantine.page_of", slow)
+    page = shown(client, url(DeadLetter, LIST), {"class": "permission"})
+    assert "takes too long" in page
+    assert 'name="class"' in page
+    monkeypatch.setattr(bulk, "count", slow)
+    assert manyentries.TOO_LONG in client.post(many("close"), said).content.decode()
+    assert not BulkJob.objects.exists()
+
+
+def test_buckets_of_others_are_not_offered(world: Acting, compliance: User, client: Client) -> None:
+    parked(world, "a")
+    other = Bucket.objects.create(name="others-only")
+    assert other.name in shown(client, url(DeadLetter, LIST))
+    only(world, "compliance", world.tenant.code)
+    page = client.get(url(DeadLetter, LIST))
+    assert other.name not in page.content.decode()
+    assert list(page.context["filter"].form.fields["bucket"].queryset) == [world.bucket]
 
 
 def test_how_it_is_now_is_looked_up_when_one_asks(world: Acting, compliance: User, client: Client) -> None:
