@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from cleanup_project.base import jobs, queue
+from cleanup_project.base import jobpace, queue
 from cleanup_project.base import rollups as rolling
 from ledger import breaker, closing, compare, dispositions, drain, exports, inflight, rollups, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
@@ -38,7 +38,7 @@ def sweep() -> Mapping[str, int]:
         "lifecycle_conflicts": lifecycle.assess_all(),
         **webhooks.sweep(),
         "keys_forgotten": outbox.forget_details(),
-        "bulk_jobs": jobs.ring(),
+        "bulk_jobs": jobpace.ring(),
         "exports": exports.ring(),
         "notified": closing.notify(),
         "tripped": breaker.judge_all(),

@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timeuntil
 
-from cleanup_project.base import clock, display, jobs
+from cleanup_project.base import clock, display, jobpace, jobs
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
@@ -173,7 +173,7 @@ def told(job: BulkJob) -> dict[str, Any]:
     if job.done < job.total:
         left = "left as it was" if job.finished_at else WAITING
         rows.append((left, job.total - job.done, items_url(job, WAITING), True))
-    ends_at, now = jobs.ends_at(job), clock.now()
+    ends_at, now = jobpace.ends_at(job), clock.now()
     return {
         "job": job,
         "kind": kind.label if kind else job.kind,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,8 +19,8 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, clock, queue, sqlfiles, tenancy
-from cleanup_project.base.models import FASTEST_JOB, Alarm, BulkItem, BulkJob, User
+from cleanup_project.base import audit, clock, queue, sqlfiles, tenancy
+from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
 
 TASK: Final = "cleanup_project.base.tasks.bulk_job"
 MOST: Final = 250_000  # items of one job
@@ -28,14 +28,7 @@ CHUNK: Final = 200  # items in one transaction, and never more than a second's w
 RATE: Final = 50  # items a second, unless asked for otherwise
 DRIFT: Final = 100  # one in so many may have come or gone since the person looked
 DETAIL_LIMIT: Final = 500
-SPEED_OVER: Final = 1000  # the last items, by which its speed is judged
 LANES_LOCK_CLASS: Final = 0x4A4F4253  # first key of the advisory locks, one for each kind of job
-STUCK: Final = "bulkjob.stuck"
-STUCK_AFTER: Final = timedelta(minutes=10)
-STUCK_WORDS: Final = (
-    "It stands still after {:,} of {:,} items, although workers are rung for. See whether they run, and what they log of the "
-    "database: a lock or a time limit that its next items meet each time. It goes on by itself; pause or cancel it otherwise."
-)
 FAILED: Final = "failed"
 GONE: Final = "No application does jobs of the kind {}: the product was changed since."
 State = BulkJob.State
@@ -49,6 +42,14 @@ class JobRefused(Exception):
     def __init__(self, words: str, *, field: str | None = None) -> None:
         super().__init__(words)
         self.field = field
+
+
+class NotTogether(Exception):
+    """The verb broke on one of so many items; nothing was done."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def resume(*, job: BulkJob, by: User) -> BulkJob:
         row = locked(job)
         if row.state != State.PAUSED:
             raise JobRefused(f"{row} is {row.state}, so there is nothing to resume.")
-        changed(row, "resumed", by, "", state=State.RUNNING, paused_because="", in_charge=by)
+        changed(row, "resumed", by, "", state=State.RUNNING, paused_because="", in_charge=by, worked_at=Now())
         queue.wake(TASK, row.pk)
     return again(job)
 
@@ -275,27 +276,43 @@ def work_slice(job_id: int, *, budget_seconds: float, wait: Callable[[float], ob
 
 
 def work_chunk(job_id: int) -> float | None:
-    """Do the next items in one transaction; returns the seconds until its rate allows more, or None: nothing is left here."""
+    """Do the next items together; returns the seconds until its rate allows more, or None: nothing is left here.
+
+    Where that fails they are done one by one, so that an item on which the verb breaks stops no other: each in its own
+    transaction, since an item's last locks come behind the first ones of the next.
+    """
+    try:
+        return work_items(job_id, CHUNK)
+    except NotTogether as failure:
+        log.info("bulk items are done one by one", job=job_id, items=failure.number, error=str(failure.__cause__))
+        seconds: float | None = 0.0
+        for _ in range(failure.number):
+            if seconds is not None:
+                seconds = work_items(job_id, 1, resting=False)
+        return seconds
+
+
+def work_items(job_id: int, most: int, *, resting: bool = True) -> float | None:
+    """Do so many of the next items in one transaction, as `work_chunk`. `resting`: not before its rate allows it."""
     with transaction.atomic():
         running = BulkJob.objects.select_for_update(no_key=True, skip_locked=True).filter(state=State.RUNNING)
         job = running.filter(pk=job_id).first()
         if job is None:
             return None
         now = clock.now()
-        if job.free_at > now:
+        if resting and job.free_at > now:
             return (job.free_at - now).total_seconds()
         why = in_the_way(job)
         if why:
             changed(job, "paused", None, why, state=State.PAUSED, paused_because=why)
             return None
-        kind = KINDS[job.kind]
-        items = list(job.items.filter(ordinal__gt=job.done).order_by("ordinal")[: min(CHUNK, job.rate)])
-        ended = outcomes_of(kind, [each.subject_id for each in items], job)
+        items = list(job.items.filter(ordinal__gt=job.done).order_by("ordinal")[: min(most, job.rate)])
+        ended = outcomes_of(KINDS[job.kind], [each.subject_id for each in items], job)
         record(job, items, ended)
         took = timedelta(seconds=len(items) / job.rate)
         counts = Counter(job.outcomes) + Counter(each.code for each in ended)
         BulkJob.objects.filter(pk=job.pk).update(
-            done=job.done + len(items), outcomes=counts, free_at=now + took, worked_at=Now()
+            done=job.done + len(items), outcomes=counts, free_at=max(job.free_at, now) + took, worked_at=Now()
         )
         if job.done + len(items) == job.total:
             changed(again(job), "done", None, "", state=State.DONE, finished_at=Now())
@@ -316,7 +333,7 @@ def in_the_way(job: BulkJob) -> str:
 
 
 def outcomes_of(kind: Kind, ids: Sequence[int], job: BulkJob) -> list[Outcome]:
-    """Do these items together; where that fails, one by one, so that an item on which the verb breaks stops no other."""
+    """Do these items together. Raises NotTogether where that fails; the failure of a single one is its outcome."""
     try:
         with transaction.atomic():
             done = kind.verb(ids, job.in_charge, job.reason, **job.details)
@@ -325,7 +342,7 @@ def outcomes_of(kind: Kind, ids: Sequence[int], job: BulkJob) -> list[Outcome]:
         raise  # the database's trouble is no item's: the chunk comes again
     except Exception as error:
         if len(ids) > 1:
-            return [outcome for each in ids for outcome in outcomes_of(kind, [each], job)]
+            raise NotTogether(len(ids)) from error
         log.exception("bulk item failed", kind=kind.label, subject=ids[0])
         return [Outcome(FAILED, f"{type(error).__name__}: {error}")]
 
@@ -342,38 +359,6 @@ def record(job: BulkJob, items: Sequence[BulkItem], ended: Sequence[Outcome]) ->
                 "details": [each.words.replace("\x00", "\\0")[:DETAIL_LIMIT] for each in ended],
             },
         )
-
-
-def ring() -> int:
-    """Ring for every running job that nobody has worked at for a minute; returns how many. For sweeps.
-
-    One that stands still for long, although it is rung for, raises an alarm until it goes on.
-    """
-    resting = BulkJob.objects.filter(state=State.RUNNING, worked_at__lt=Now() - queue.TICK_EVERY)
-    with transaction.atomic():
-        waiting = list(resting.order_by("worked_at"))
-        for job in waiting:
-            queue.wake(TASK, job.pk)
-        stuck = {str(job.pk) for job in waiting if job.worked_at < clock.now() - STUCK_AFTER}
-        for job in waiting:
-            if str(job.pk) in stuck:
-                alarms.notice(STUCK, job, STUCK_WORDS.format(job.done, job.total))
-        Alarm.objects.open().filter(kind=STUCK).exclude(subject_id__in=stuck).update(cleared_at=Now())
-    return len(waiting)
-
-
-def ends_at(job: BulkJob) -> datetime | None:
-    """When it will have ended, as fast as its last items went and its rate allows; None where it is not running.
-
-    Reads two items, however many there are.
-    """
-    if job.state != State.RUNNING:
-        return None
-    first = max(job.done - SPEED_OVER, 1)
-    times = [each for each in job.items.filter(ordinal__in=[first, job.done]).values_list("done_at", flat=True) if each]
-    took = (max(times) - min(times)).total_seconds() if times else 0.0
-    speed = min(job.rate, (job.done - first) / took) if took else job.rate
-    return clock.now() + timedelta(seconds=(job.total - job.done) / speed)
 
 
 def not_done_well(job: BulkJob) -> QuerySet[BulkItem]:

@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
-from cleanup_project.base import jobs, limits, roles, tasks
+from cleanup_project.base import jobpace, jobs, limits, roles, tasks
 from cleanup_project.base.jobs import JobRefused, Order, Outcome
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
 from tests.ledger.processes import Say, worker
@@ -333,14 +333,34 @@ def test_a_slice_that_ends_rings_for_the_next(operator: User, monkeypatch: pytes
 def test_the_sweep_rings_for_what_nobody_works_at(operator: User) -> None:
     job = made(operator, 3)
     OrmQ.objects.all().delete()
-    assert (jobs.ring(), rung()) == (0, [])
+    assert (jobpace.ring(), rung()) == (0, [])
     BulkJob.objects.filter(pk=job.pk).update(worked_at="2020-01-01T00:00Z")
-    assert (jobs.ring(), rung()) == (1, [(jobs.TASK, (job.pk,))])
+    assert (jobpace.ring(), rung()) == (1, [(jobs.TASK, (job.pk,))])
     (alarm,) = Alarm.objects.open()
-    assert (alarm.kind, alarm.subject_id) == (jobs.STUCK, str(job.pk))
+    assert (alarm.kind, alarm.subject_id) == (jobpace.STUCK, str(job.pk))
     jobs.pause(job=job, by=operator, reason="Lunch.")
-    assert jobs.ring() == 0
+    assert jobpace.ring() == 0
     assert not Alarm.objects.open().exists(), "paused, it stands still by somebody's will"
+    jobs.resume(job=job, by=operator)
+    assert jobpace.ring() == 0
+    assert not Alarm.objects.open().exists(), "it has only just begun again"
+
+
+def test_an_item_that_breaks_leaves_the_others_in_transactions_of_their_own(operator: User) -> None:
+    job = made(operator, 3)
+    broken = job.items.get(ordinal=2).subject_id
+    committed = list[int]()
+
+    def act(ids: Sequence[int], by: User, reason: str) -> dict[int, Outcome]:
+        if broken in ids:
+            raise ValueError("It broke.")
+        committed.append(BulkJob.objects.get(pk=job.pk).done)
+        return {each: Outcome("restarted") for each in ids}
+
+    jobs.register(KIND, act, "Restart", "base.operate", Heartbeat)
+    work(job)
+    assert job.outcomes == {"restarted": 2, jobs.FAILED: 1}
+    assert committed == [0, 2], "what came before was recorded when the next began"
 
 
 @pytest.mark.parametrize(
@@ -480,7 +500,7 @@ def test_a_verb_is_told_the_details_of_its_order(operator: User) -> None:
 def test_about_when_it_will_have_ended_follows_its_last_items(operator: User) -> None:
     job = made(operator, 100, rate=10)
     now = jobs.clock.now()
-    planned = jobs.ends_at(job)
+    planned = jobpace.ends_at(job)
     assert planned is not None
     assert 9 < (planned - now).total_seconds() < 12
     for ordinal, ago in ((1, 9), (10, 0)):
@@ -488,12 +508,12 @@ def test_about_when_it_will_have_ended_follows_its_last_items(operator: User) ->
         BulkItem.objects.filter(job=job, ordinal=ordinal).update(**ended)
     BulkJob.objects.filter(pk=job.pk).update(done=10)
     job.refresh_from_db()
-    slower = jobs.ends_at(job)
+    slower = jobpace.ends_at(job)
     assert slower is not None
     assert 85 < (slower - jobs.clock.now()).total_seconds() < 95  # 90 are left, and one a second went
     jobs.pause(job=job, by=operator, reason="Lunch.")
     job.refresh_from_db()
-    assert jobs.ends_at(job) is None
+    assert jobpace.ends_at(job) is None
 
 
 def test_what_was_not_done_well_comes_first(operator: User) -> None:
