@@ -25,6 +25,7 @@ from retention.exceptions import RetentionError
 
 CHUNK: Final = 1000
 Kind = ItemDisposition.Kind
+Stretch = tuple[int, int]  # the first and the last ordinal
 
 log = structlog.get_logger(__name__)
 
@@ -85,24 +86,25 @@ def dispose(run: CleanupRun, chosen: Chosen, review: Review) -> int:
         raise LedgerError("State a reason: why are these items kept?")
     if not chosen.words():
         raise LedgerError("Name at least one condition. To keep everything, cancel the run.")
-    total = sum(dispose_stretch(run.pk, first, chosen, review) for first in stretches(run, chosen))
+    total = sum(dispose_stretch(run.pk, stretch, chosen, review) for stretch in stretches(run, chosen))
     if not total:
         raise LedgerError("Nothing that remains in the run is meant by this: see its items.")
     reckon(run.pk)
     return total
 
 
-def stretches(run: CleanupRun, chosen: Chosen) -> list[int]:
-    """The first ordinals of the stretches to look at."""
+def stretches(run: CleanupRun, chosen: Chosen) -> list[Stretch]:
+    """Where to look, in order, at most CHUNK ordinals at a time."""
     if not chosen.items:
-        return list(range(1, (run.item_count or 0) + 1, CHUNK))
+        return [(first, first + CHUNK - 1) for first in range(1, (run.item_count or 0) + 1, CHUNK)]
     ordinals = list(ManifestItem.objects.filter(pk__in=chosen.items, run=run).values_list("ordinal", flat=True))
     if len(ordinals) < len(set(chosen.items)):
         raise LedgerError(f"Not all of these items are in {run}.")
-    return sorted({(ordinal - 1) // CHUNK * CHUNK + 1 for ordinal in ordinals})
+    firsts = sorted({(ordinal - 1) // CHUNK * CHUNK + 1 for ordinal in ordinals})
+    return [(first, first + CHUNK - 1) for first in firsts]
 
 
-def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review, *, on_record: bool = True) -> int:
+def dispose_stretch(run_id: int, stretch: Stretch, chosen: Chosen, review: Review, *, on_record: bool = True) -> int:
     """Take the chosen items of one stretch out of the run, in one transaction; returns how many they are.
 
     `on_record`: in the run's own history as well; a bulk job is there once.
@@ -117,8 +119,8 @@ def dispose_stretch(run_id: int, first: int, chosen: Chosen, review: Review, *, 
             **asdict(chosen),
             "items": list(chosen.items) or None,
             "run": run_id,
-            "first": first,
-            "last": first + CHUNK - 1,
+            "first": stretch[0],
+            "last": stretch[1],
             "kind": review.kind,
             "until": review.until,
             "reason": review.reason,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, Max, Min, OuterRef, QuerySet, Subquery
 
 from cleanup_project.base import audit, jobs, paginator
 from cleanup_project.base.jobs import Outcome
@@ -98,26 +98,33 @@ def begin(*, run: CleanupRun, chosen: Chosen, review: Review, expected: int, tok
 
 
 def take_out(run_id: int, ids: Sequence[int], review: Review) -> None:
-    """In the caller's transaction; without a record of each chunk, since the job has its own."""
-    chosen = Chosen(items=ids)
-    for first in dispositions.stretches(CleanupRun.objects.get(pk=run_id), chosen):
-        dispositions.dispose_stretch(run_id, first, chosen, review, on_record=False)
+    """All of these, at most a job's chunk, or none: in the caller's transaction, with one lock of their originals in order.
+
+    Without a record of each chunk, since the job has its own.
+    """
+    found = ManifestItem.objects.filter(pk__in=ids, run=run_id).aggregate(first=Min("ordinal"), last=Max("ordinal"))
+    stretch = (found["first"], found["last"])
+    dispositions.dispose_stretch(run_id, stretch, Chosen(items=ids), review, on_record=False)
 
 
 def carry_out(ids: Sequence[int], by: User, reason: str, *, kind: Kind) -> Mapping[int, Outcome]:
-    """What a job does to its next items, all of one run."""
+    """What a job does to its next items, all of one run. Of several, all are taken out, or it raises LedgerError."""
     items = ManifestItem.objects.in_bulk(ids)
     run_id = next(iter(items.values())).run_id
     review = ManifestReview.objects.filter(run=run_id, kind=kind, job__finished_at=None).latest("pk")
     gone = ItemDisposition.objects.filter(run=run_id, ordinal__in=[each.ordinal for each in items.values()])
-    before = set(gone.values_list("ordinal", flat=True))
-    left = [pk for pk, item in items.items() if item.ordinal not in before]
+    before = set(gone.values_list("item_id", flat=True))
+    left = [pk for pk in ids if pk not in before]
     try:
-        if left:
-            take_out(run_id, left, Review(kind, by, reason, review.until))
+        with transaction.atomic():
+            if left:
+                take_out(run_id, left, Review(kind, by, reason, review.until))
     except LedgerError as refusal:
-        return dict.fromkeys(ids, Outcome("refused", str(refusal)))
-    return {pk: DONE[kind] if pk in set(left) else ALREADY for pk in ids}
+        if len(ids) > 1:
+            raise  # the job then does them one by one
+        return {ids[0]: Outcome("refused", str(refusal))}
+    done = {*left, review.job.items.values_list("subject_id", flat=True).get(ordinal=1)}  # its first went as it began
+    return {pk: DONE[kind] if pk in done else ALREADY for pk in ids}
 
 
 for each in Kind:

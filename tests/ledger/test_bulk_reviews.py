@@ -1,11 +1,14 @@
 """Many items taken out of a sealed manifest: counted, confirmed, then a bulk job, while which nobody approves the run."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from cleanup_project.base import jobs
@@ -17,6 +20,8 @@ from ledger.exceptions import LedgerError
 from ledger.models import CleanupRun, ItemDisposition, ManifestItem, ManifestReview
 from ledger.next_action import Turn
 from ledger.states import RunState
+from retention import dispositions as kept
+from retention.exceptions import RetentionError
 from retention.models import Disposition
 from tests.ledger.acting import Acting, build
 from tests.ledger.test_reviews import counted, rebuilt_root
@@ -54,7 +59,7 @@ def test_a_job_takes_out_what_was_chosen_and_then_what_remains_is_counted(acting
     job = begin(acting, run)
     assert (job.total, run.dispositions.count()) == (5, 1)  # the first went with the job itself
     assert dispositions.reckon_unfinished() == 0
-    assert work(job).outcomes == {"already": 1, "exempted": 4}
+    assert work(job).outcomes == {"exempted": 5}
     assert dispositions.reckon_unfinished() == 1
     run.refresh_from_db()
     assert (run.remaining_count, run.exempt_count) == (2, 5)
@@ -97,15 +102,46 @@ def test_what_cools_off_must_be_approved_anew_as_soon_as_the_job_begins() -> Non
 def test_extended_items_say_until_when(acting: Acting, run: CleanupRun) -> None:
     until = timezone.now().replace(year=2100)
     job = work(begin(acting, run, kind=Kind.EXTEND, until=until))
-    assert job.outcomes == {"already": 1, "extended": 4}
+    assert job.outcomes == {"extended": 5}
     assert set(ItemDisposition.objects.values_list("kind", "until")) == {("extend", until)}
 
 
 def test_a_run_that_ended_meanwhile_refuses_what_is_left(acting: Acting, run: CleanupRun) -> None:
     job = begin(acting, run)
     runs.cancel(run=run, by=acting.people["operator"], reason="Wrong month.")
-    assert work(job).outcomes == {"refused": 5}
-    assert "is cancelled" in job.items.earliest("ordinal").detail
+    assert work(job).outcomes == {"exempted": 1, "refused": 4}  # the first went with the job itself
+    assert "is cancelled" in job.items.latest("ordinal").detail
+
+
+def test_what_is_told_of_an_item_is_so_where_another_one_is_refused(
+    acting: Acting, run: CleanupRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = begin(acting, run)
+    last = ManifestItem.objects.get(pk=job.items.latest("ordinal").subject_id)
+    exempt = kept.exempt
+
+    def refusing(ids: Sequence[int], **said: Any) -> int:
+        if last.object_version_id in ids:
+            raise RetentionError("It was moved to nobody.")
+        return exempt(ids, **said)
+
+    monkeypatch.setattr(dispositions, "CHUNK", 1)  # of the ordinals that are looked at together
+    monkeypatch.setattr(kept, "exempt", refusing)
+    assert work(job).outcomes == {"exempted": 4, "refused": 1}
+    assert not run.dispositions.filter(item=last).exists()
+    assert run.dispositions.count() == 4
+
+
+def test_a_chunk_takes_one_lock_of_its_originals_however_far_apart_its_items_are(
+    acting: Acting, run: CleanupRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispositions, "CHUNK", 1)  # of the ordinals that are looked at together
+    job = begin(acting, run)
+    with CaptureQueriesContext(connection) as asked:
+        work(job)
+    locks = [each["sql"] for each in asked if "FOR NO KEY UPDATE" in each["sql"] and "objectversion" in each["sql"]]
+    bumps = [each["sql"] for each in asked if "INSERT INTO retention_control" in each["sql"]]
+    assert (len(locks), len(bumps)) == (1, 1)
 
 
 def test_the_same_form_again_is_the_same_job_and_another_number_is_refused(acting: Acting, run: CleanupRun) -> None:

@@ -330,7 +330,7 @@ def test_what_is_exempted_while_the_rest_is_counted_is_counted_again(
         def slowly(counted: CleanupRun) -> tuple[str, int]:
             found = remaining(counted)
             review = Review(ItemDisposition.Kind.EXEMPT, acting.people["manager"], "Too.")
-            dispositions.dispose_stretch(run.pk, 1, first, review)
+            dispositions.dispose_stretch(run.pk, (1, dispositions.CHUNK), first, review)
             return found
 
         meanwhile.setattr(dispositions, "remaining", slowly)
@@ -354,7 +354,7 @@ def test_each_stretch_is_a_transaction_of_its_own(acting: Acting, monkeypatch: p
     monkeypatch.setattr(dispositions, "dispose_stretch", stretched)
     depth = len(connection.savepoint_ids)
     exempt(acting, run, prefix="keep/")
-    assert seen == [(1, depth, 0), (5, depth, 1)]
+    assert seen == [((1, 4), depth, 0), ((5, 8), depth, 1)]
 
 
 def test_dispositions_are_append_only_and_one_for_an_item(acting: Acting) -> None:
