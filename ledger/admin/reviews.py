@@ -104,7 +104,7 @@ class ReviewForm(ReasonForm):
         if self.errors or values.get("item"):
             return values
         expected = values.get("expected") or 0
-        if not values.get("token") or reviewing.words(self.chosen()) != values.get("counted"):
+        if not values.get("token") or not expected or reviewing.words(self.chosen()) != values.get("counted"):
             raise forms.ValidationError("What is chosen was not counted as it is now: look at the count first.")
         if expected > TYPED_ABOVE and values.get("typed") != expected:
             self.add_error("typed", f"Type {expected}, the number of items that you confirm.")
@@ -150,6 +150,7 @@ def review(pages: VerbPages[CleanupRun], request: HttpRequest, object_id: int, v
         return one(pages, request, made(request.POST or None, instance=run, initial={"item": item.pk}), item, verb)
     posted = request.method == "POST"
     form = made(request.POST if posted else request.GET, instance=run)
+    del form.fields["item"]  # it names none of the run's, and nothing else is shown without a count
     if form.is_valid() and posted and "_count" not in request.POST:
         if question := proof.ask(request, f"{verb.capitalize()} items"):
             return question
@@ -246,7 +247,8 @@ def asked(verb: str) -> tuple[str, ...]:
 
 
 def named_item(request: HttpRequest, run: CleanupRun) -> ManifestItem | None:
-    number = str(request.POST.get("item") or request.GET.get("item") or "")
+    """The one item that it is about: what is decided is what the form says, whatever the address does."""
+    number = (request.POST if request.method == "POST" else request.GET).get("item", "")
     found = ManifestItem.objects.select_related("run").filter(run=run)
     return found.filter(pk=int(number)).first() if number.isdecimal() else None
 

@@ -426,6 +426,24 @@ def test_pages_exempt_by_filter_and_one_by_one(acting: Acting, client: Client) -
     assert "4 of 7 items." in client.get(url(CleanupRun, "approve", run.pk)).content.decode()
 
 
+def test_an_item_in_the_address_does_not_stand_in_for_a_count(acting: Acting, client: Client) -> None:
+    run = waiting(acting)
+    client.force_login(acting.people["manager"])
+    page = url(CleanupRun, "exempt", run.pk)
+    item = ManifestItem.objects.get(run=run, ordinal=1)
+    said = {"prefix": "keep/", "reason": "Needed."}
+    seen = counted(client, page, prefix="keep/")
+    for address, given in (
+        (f"{page}?item={item.pk}", said),
+        (page, said | {"item": f" {item.pk}"}),
+        (page, said | {"item": 10**17}),
+        (page, seen | said | {"expected": ""}),
+    ):
+        answer = client.post(address, given)
+        assert "was not counted as it is now" in answer.content.decode()
+    assert not run.dispositions.exists()
+
+
 @pytest.mark.parametrize(("role", "status"), [(roles.OPERATOR, 403), (roles.AUDITOR, 403), (roles.COMPLIANCE, 302)])
 def test_who_sees_the_pages(
     role: str, status: int, acting: Acting, person: Callable[..., User], client: Client
