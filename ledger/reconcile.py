@@ -1,6 +1,6 @@
 """Late evidence: a worker that had lost its lease may have destroyed what was parked meanwhile. Look, and tell the truth."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -12,7 +12,7 @@ from cleanup_project.base import clock
 from ledger import claim, notices, outcomes, settle
 from ledger.batch import Batch, Claimed
 from ledger.execute import Stores, execute
-from ledger.models import CleanupCommand, DeadLetter, Incident
+from ledger.models import CleanupCommand, CleanupRun, DeadLetter, Incident
 from ledger.outcomes import Outcome, Verdict
 from ledger.states import CommandState
 from retention.storage import store_for
@@ -38,10 +38,12 @@ def reconcile(command: CleanupCommand, stores: Stores = store_for) -> bool:
     batch = as_batch(command)
     (verdict,) = execute(batch, stores).verdicts
     with transaction.atomic():
+        # Before the versions and the command, as everywhere. A run that is being closed counts either all of this or nothing.
+        CleanupRun.objects.select_for_update(no_key=True).get(pk=command.run_id)
         if verdict.state is CommandState.DELETED:
             settle.lock_versions([verdict])
         row = CleanupCommand.objects.select_for_update(no_key=True).get(pk=command.pk)
-        if (row.inspect_due, row.state, row.cycle) != (command.inspect_due, command.state, command.cycle):
+        if seen_of(row) != seen_of(command):
             return False  # somebody else answered, or newer evidence asks again
         if verdict.state is not CommandState.DELETED:
             unseen = verdict.outcome is Outcome.AMBIGUOUS
@@ -53,6 +55,10 @@ def reconcile(command: CleanupCommand, stores: Stores = store_for) -> bool:
         outcomes.tally_back({(row.run_id, row.state): 1})
     log.error("destroyed after it was parked", command=row.key, state=row.state)
     return True
+
+
+def seen_of(command: CleanupCommand) -> tuple[datetime | None, str, int, int]:
+    return command.inspect_due, command.state, command.cycle, command.run_id
 
 
 def record_incident(row: CleanupCommand, verdict: Verdict) -> list[int]:

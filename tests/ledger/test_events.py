@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 from django_q.models import OrmQ
 
 from ledger import breaker, claim, dispositions, erasure, manifest, publish, quarantine, reconcile, runs
@@ -300,6 +301,16 @@ def found_deleted(acting: Acting, command: CleanupCommand) -> None:
     acting.store.delete_versions(acting.place, [VersionRef(row.key, row.version_id)], deadline_seconds=60)
     CleanupCommand.objects.update(inspect_due=Now())
     assert reconcile.look_again(acting.stores) == 1
+
+
+def test_late_evidence_waits_for_whoever_closes_the_run_before_it_locks_anything_else() -> None:
+    acting = build()
+    command = dead(acting)
+    with CaptureQueriesContext(connection) as asked:
+        found_deleted(acting, command)
+    locks = [each["sql"] for each in asked if "FOR NO KEY UPDATE" in each["sql"]]
+    tables = [name for sql in locks for name in ("cleanuprun", "objectversion", "cleanupcommand") if f"_{name}" in sql]
+    assert list(dict.fromkeys(tables)) == ["cleanuprun", "objectversion", "cleanupcommand"]
 
 
 @pytest.mark.parametrize(
