@@ -21,9 +21,12 @@ from webhooks import sweep as webhooks
 def sweep() -> Mapping[str, int]:
     """One round; returns what it found, by name. Also runs outside of the queue, as `manage.py sweep`."""
     return {
+        # What stops and ends runs comes first: whatever fails below does not keep a breaker from being judged.
+        "tripped": breaker.judge_all(),
+        "withdrawn": closing.withdraw(),
+        "closed": closing.close_drained(),
         "reckoned": dispositions.reckon_unfinished(),
         "cooled": runs.authorise_cooled(),
-        "withdrawn": closing.withdraw(),
         "previewing": ring_each("retention.tasks.preview", preview.unfinished()),
         "freezing": ring_each("ledger.tasks.freeze", unfinished_scans()),
         "publishing": ring_each("ledger.tasks.publish", unpublished_runs()),
@@ -41,8 +44,6 @@ def sweep() -> Mapping[str, int]:
         "bulk_jobs": jobpace.ring(),
         "exports": exports.ring(),
         "notified": closing.notify(),
-        "tripped": breaker.judge_all(),
-        "closed": closing.close_drained(),
         "minutes_counted": rolling.count([*rollups.SOURCES, *of_webhooks.SOURCES]),
     }
 

@@ -88,3 +88,26 @@ def test_the_command_sweeps_from_outside_and_says_what_it_found() -> None:
     call_command("sweep", "--json", stdout=out)
     assert json.loads(out.getvalue())["publishing"] == 1
     assert [each.task["args"] for each in OrmQ.objects.all()] == [(run.pk,)]
+
+
+def test_breakers_are_judged_and_runs_closed_whatever_fails_later_in_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = build()
+    world.put("originals/a.mp4")
+    run = world.run()
+    world.drain()
+
+    def failing() -> int:
+        raise RuntimeError("It broke.")
+
+    judged = list[int]()
+
+    def judging() -> int:
+        judged.append(run.pk)
+        return 0
+
+    monkeypatch.setattr("ledger.breaker.judge_all", judging)
+    monkeypatch.setattr("ledger.dispositions.reckon_unfinished", failing)
+    with pytest.raises(RuntimeError):
+        sweep()
+    run.refresh_from_db()
+    assert (judged, run.state) == ([run.pk], RunState.CLOSED)
