@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import Tool, list_url, may_view
@@ -64,7 +65,7 @@ def links(request: HttpRequest, told: Explanation, command: CleanupCommand) -> I
         yield Tool("Run", display.change_url(command.run))
     if may_view(request, ManifestItem):
         yield Tool("Manifest item", display.change_url(ManifestItem(pk=command.item_id)))
-        yield Tool("Named by", list_url(ManifestItem, f"?q={command.key}"))
+        yield Tool("Named by", list_url(ManifestItem, f"?{urlencode({'q': command.key})}"))
     if may_view(request, PolicyRevision):
         yield Tool("Policy revision", display.change_url(command.revision))
     entry = command.dead_letters.order_by("-cycle").first()

@@ -20,6 +20,7 @@ from ledger.admin.runlist import facts, state_pill
 from ledger.models import (
     CleanupCommand,
     CleanupRun,
+    DeadLetter,
     ErasureRequest,
     ItemDisposition,
     ManifestComparison,
@@ -29,21 +30,15 @@ from ledger.models import (
     SkippedItem,
 )
 from ledger.standing import OUTCOMES, Progress
-from ledger.states import RUN_OPEN, RunState
+from ledger.states import RUN_OPEN, CommandState, RunState
 from retention.models import Bucket, PolicyRevision
 
 LISTED_AT_MOST: Final = 200
 STORY_AT_MOST: Final = 50
 EVERY: Final = 10  # seconds between two looks of an open page
 SLOWER_THAN: Final = 0.1  # items a second, below which minutes are told
-# Where the commands of an outcome are listed; the state of the command that has it.
-LISTED_UNDER: Final = {
-    "deleted": "", "by_absence": "", "already_absent": "", "held": "held", "dead": "dead", "withdrawn": "withdrawn",
-}  # fmt: skip
 IN_WORDS: Final = {"by_absence": "confirmed by absence", "dead": "in quarantine"}
 KINDS: Final = {"deleted": "good", "absent": "absent", "blocked": "waiting", "quarantined": "overdue"}
-# A state in which a run neither goes on by itself nor has ended.
-HALTED: Final = frozenset({RunState.NEEDS_APPROVAL, RunState.PAUSED})
 ACTS: Final = {
     "run.opened": "Opened",
     "run.sealed": "Manifest sealed",
@@ -111,11 +106,17 @@ def counted(run: CleanupRun, come: Progress) -> Iterator[tuple[str, SafeString |
     for outcome, words in OUTCOMES.items():
         number = come.outcomes.get(outcome, 0)
         if number:
-            state = LISTED_UNDER[outcome]
-            commands = list_url(CleanupCommand, f"?run={run.pk}&state__exact={state}")
-            address = commands if state else list_url(Receipt, f"?run={run.pk}")
-            shown = format_html('<a href="{}">{}</a>', address, display.number(number))
+            shown = format_html('<a href="{}">{}</a>', listed(run, outcome), display.number(number))
             yield IN_WORDS.get(outcome, outcome.replace("_", " ")), shown, KINDS.get(words, "other")
+
+
+def listed(run: CleanupRun, outcome: str) -> str:
+    """The list of what has this outcome. What is dead counts until it is replayed, also where its entry was closed."""
+    if outcome in CleanupCommand.Outcome.values:
+        return list_url(Receipt, f"?run={run.pk}&outcome={outcome}")
+    if outcome == CommandState.DEAD:
+        return list_url(DeadLetter, f"?run={run.pk}&entries=all")
+    return list_url(CleanupCommand, f"?run={run.pk}&state__exact={outcome}")
 
 
 def pace_words(run: CleanupRun, come: Progress) -> str:

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from cleanup_project.base.models import User
 from ledger import manifest, runs, standing
-from ledger.models import CleanupRun, RunTally
+from ledger.models import CleanupRun, DeadLetter, Receipt, RunTally
 from ledger.next_action import Turn
 from ledger.states import RUN_MEANING, RunState
 from retention import control
@@ -88,6 +88,12 @@ def test_progress_counts_settled_items_and_then_what_the_run_closed_with(client:
     shown = page(client, run)
     assert "Progress: 4 of 4 items have an outcome" in shown
     assert f"/{run.pk}/live/?state=draining" in shown
+    receipts = f"{url(Receipt, 'changelist')}?run={run.pk}&amp;outcome=deleted"
+    assert receipts in shown
+    assert len(client.get(receipts.replace("&amp;", "&")).context["cl"].result_list) == 4
+    dead = CleanupRun.objects.earliest("pk")
+    quarantined = f"{url(DeadLetter, 'changelist')}?run={dead.pk}&amp;entries=all"
+    assert quarantined in page(client, dead)
     acting.settled()
     run.refresh_from_db()
     assert standing.progress([run])[run.pk].outcomes == {"deleted": 4} == run.counts
