@@ -15,9 +15,6 @@ class CleanupCommandQuerySet(models.QuerySet["CleanupCommand"]):
     def ready(self) -> "CleanupCommandQuerySet":
         return self.filter(state=CommandState.READY)
 
-    def unleased(self) -> "CleanupCommandQuerySet":
-        return self.filter(lease_until=None)
-
 
 class CleanupCommand(models.Model):
     """The order to destroy the exact targets of one manifest item.
