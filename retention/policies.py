@@ -5,6 +5,7 @@ or sends it back; a published revision never changes.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
@@ -185,6 +186,14 @@ def lengthens(revision: PolicyRevision) -> bool:
         else:
             others += governing.now_or_later(revisions, revision.published_at)
     return only_lengthens(published, revision, others, revision.published_at)
+
+
+def would_lengthen(draft: PolicyRevision) -> bool:
+    """Whether it would only lengthen or narrow, were it published now: then it takes no second person. Saves nothing."""
+    now = clock.now()
+    revision = copy(draft)
+    revision.published_at, revision.in_force_from = now, max(now, draft.effective_from)
+    return lengthens(revision)
 
 
 def suspend(*, policy: RetentionPolicy, by: User, reason: str) -> RetentionPolicy:

@@ -137,11 +137,6 @@ class EndpointQuerySet(models.QuerySet["Endpoint"]):
     def enabled(self) -> "EndpointQuerySet":
         return self.filter(disabled_at=None)
 
-    def reachable(self) -> "EndpointQuerySet":
-        """Enabled, not paused, its circuit closed or due for a probe."""
-        resting = Q(paused_until__gt=Now()) | Q(open_until__gt=Now())
-        return self.enabled().exclude(resting)
-
 
 class Endpoint(models.Model):
     """Where one tenant's events are posted. Disabled, it still gets deliveries: they wait until it is enabled.
@@ -331,8 +326,12 @@ class Delivery(models.Model):
             models.Index(fields=["endpoint", "due_at", "id"], condition=Q(state="pending"), name="delivery_due"),
             # The list of whoever sees some tenants alone.
             models.Index(fields=["tenant", "-id"], name="delivery_by_tenant"),
-            # What waits for a person.
-            models.Index(fields=["-id"], condition=Q(state__in=["dead", "cancelled"]), name="delivery_given_up"),
+            # The lists of each, and what waits for a person: of some tenants, too, without a look at the others' rows.
+            models.Index(
+                fields=["state", "-id", "tenant"],
+                condition=Q(state__in=["dead", "cancelled"]),
+                name="delivery_given_up",
+            ),
             # Of each tenant, the event that is owed for the longest (vitals).
             models.Index(fields=["tenant", "id"], condition=Q(state="pending"), name="delivery_owed"),
         ]

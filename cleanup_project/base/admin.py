@@ -195,7 +195,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     none_yet = "Nothing is wrong that the system knows of."
     list_display = ("kind", "about", "message", "raised_at", "noticed_at", "cleared_at")
     ordering = ("-id",)
-    lookups = frozenset({"cleared_at__isnull"})
+    lookups = frozenset({"cleared_at__isnull", "kind__in"})
     exact_search = ("kind",)
     search_help_text = "A kind of alarm, exactly, for example catalogue.stale."
     empty_words = {"cleared_at": "still so"}

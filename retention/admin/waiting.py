@@ -12,7 +12,7 @@ from cleanup_project.base import display, waiting
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Alarm, User
 from cleanup_project.base.waiting import COUNTED, Item, Kind, Requests, Waiting
-from retention import losses
+from retention import losses, policies
 from retention.models import EnforcementRequest, HoldRelease, PolicyRevision, StopSwitch
 
 EVERY: Final = "every tenant"
@@ -46,12 +46,20 @@ def revision_item(revision: PolicyRevision) -> Item:
     return Item(words, display.change_url(revision), revision.submitted_at, revision.tenant.code, by)
 
 
+def take_another(user: User) -> Q:
+    """Those that this person drafted and may not publish: all but what they publish themselves, as it only lengthens."""
+    own = Q(author=user) | Q(editor_ids__contains=[user.pk])
+    if not user.has_perm("base.publish_policy"):
+        return own
+    return own & ~Q(pk__in=[each.pk for each in submitted().filter(own) if policies.would_lengthen(each)])
+
+
 REVISIONS: Final = Requests(
     code="revisions", label="Policy revisions to review and publish", right="publish_policy", within=timedelta(hours=72),
     because="What it says counts from its publication on, and its impact preview grows old: three days at most.",
     address=lambda: list_url(PolicyRevision, "?submitted_at__isnull=False&published_at__isnull=True"),
     rows=submitted, since="submitted_at", tenant="tenant__code", item=revision_item,
-    asked=lambda user: Q(author=user) | Q(editor_ids__contains=[user.pk]),
+    asked=take_another,
 )  # fmt: skip
 
 
@@ -94,7 +102,7 @@ STOPS: Final = Requests(
 LOSSES: Final = Kind(
     code="losses", label="Losses to look into", right="review_quarantine", within=timedelta(hours=24),
     because="Somebody else deletes here, or the store keeps what it said was gone: each day may add to it.",
-    address=lambda: reverse("admin:base_alarm_changelist") + "?cleared_at__isnull=True",
+    address=lambda: list_url(Alarm, f"?cleared_at__isnull=True&kind__in={','.join(losses.KINDS)}"),
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from tests import world as small
 from tests.ledger import parking
 from tests.ledger.acting import Acting, build
 from tests.web import quick_pages  # noqa: F401
+from webhooks.admin.waiting import newest
 from webhooks.models import Delivery, Endpoint
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +167,79 @@ def test_what_was_given_up_waits_until_it_is_sent_again(world: Acting) -> None:
         sequence=delivery.sequence, due_at=clock.now(),
     )  # fmt: skip
     assert decided(world.people["operator"]) == {}
+
+
+def test_what_was_cancelled_or_is_anothers_does_not_hide_what_was_given_up(
+    world: Acting, person: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhooks.admin.waiting.LOOKED_AT", 1)
+    endpoint = world.subscribe(event_types=["media.deleted"])
+    parking.deleted(world)
+    delivery = Delivery.objects.get()
+    Delivery.objects.filter(pk=delivery.pk).update(state="dead", finished_at=Now(), due_at=F("due_at"))
+    said = {"endpoint": endpoint, "sequence": 1, "due_at": clock.now(), "finished_at": Now()}
+    own = person("own", roles.OPERATOR, tenants=["acme"])
+    for number, state in enumerate(("cancelled", "cancelled", "dead", "dead"), start=2):
+        Delivery.objects.create(
+            **said,
+            event_id=delivery.event_id + number,
+            tenant="globex" if state == "dead" else "acme",
+            round=number,
+            requested_by=own,
+            state=state,
+            cancel_reason="Not any more." if state == "cancelled" else "",
+        )
+    (found,) = waiting.waiting(own)
+    assert (found.kind.code, found.number, found.more) == ("deliveries", 1, False)
+
+
+@pytest.mark.parametrize("tenants", [[], ["acme"]])
+def test_what_was_given_up_is_read_from_its_index_in_order(person: Callable[..., User], tenants: list[str]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+    plan = newest(person("own", roles.OPERATOR, tenants=tenants)).values_list("pk")[:1001].explain()
+    assert "delivery_given_up" in plan
+    assert "Sort" not in plan
+    condition = plan.partition("Index Cond: ")[2].partition("\n")[0]
+    assert ("state" in condition, "tenant" in condition) == (True, bool(tenants))
+
+
+def test_all_of_a_kind_leads_to_those_alone(world: Acting, client: Client) -> None:
+    everything(world)
+    world.subscribe(name="well")
+    alarms.notice("catalogue.stale", world.bucket, "It is old.")
+    for code, name in (("endpoints", "operator"), ("losses", "compliance")):
+        client.force_login(world.people[name])
+        (kind,) = [each.kind for each in waiting.waiting(world.people[name]) if each.kind.code == code]
+        assert len(client.get(kind.address()).context["cl"].result_list) == 1, code
+
+
+def test_a_number_that_takes_too_long_is_left_out(
+    world: Acting, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything(world)
+
+    def slow(user: User, listed: int) -> list[waiting.Waiting]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(5)")
+        return []
+
+    monkeypatch.setattr(waiting, "_decided", [*waiting._decided, slow])
+    monkeypatch.setattr(waiting, "BUDGET_MS", 50)
+    client.force_login(world.people["operator"])
+    page = client.get(reverse("admin:webhooks_endpoint_changelist"))
+    assert (page.status_code, "for you" in page.content.decode()) == (200, False)
+
+
+def test_whoever_drafted_what_only_lengthens_may_publish_it_and_so_it_waits_for_them_too(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(world.revision.policy, world.people["manager"])
+    for only in (True, False):
+        monkeypatch.setattr(policies, "lengthens", lambda revision, only=only: only)
+        assert ("revisions" in decided(world.people["manager"])) is only
+        assert ("revisions" in asked(world.people["manager"])) is not only
+        assert decided(world.people["manager2"])["revisions"] == 1
 
 
 def test_quarantine_is_one_item_for_each_class_whatever_its_causes(world: Acting) -> None:

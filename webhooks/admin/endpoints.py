@@ -71,6 +71,7 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
     none_yet = "No endpoint yet: nobody is told what happens."
     list_display = ("name", "tenant", "state", "health", "oldest_due", "pending", "succeeded", "failed")
     list_filter = (TroubleFilter,)
+    lookups = frozenset({"disabled_at__isnull", "retired_at__isnull"})  # endpoints are few
     ordering = ("tenant", "name")
     exact_search = ("tenant", "name")  # endpoints are few: no index
     search_help_text = "A tenant's code or an endpoint's name, exactly."

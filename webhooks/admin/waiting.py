@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Count, Min
+from django.db.models import Count, Min, QuerySet
+from django.urls import reverse
 
 from cleanup_project.base import display, waiting
 from cleanup_project.base.modeladmin import list_url
@@ -27,7 +28,7 @@ def endpoint_item(endpoint: Endpoint) -> Item:
 DISABLED: Final = Requests(
     code="endpoints", label="Disabled endpoints", right="operate", within=timedelta(hours=24),
     because="Nothing is delivered to it while its deliveries pile up; they wait, and none is lost.",
-    address=lambda: list_url(Endpoint),
+    address=lambda: list_url(Endpoint, "?disabled_at__isnull=False&retired_at__isnull=True"),
     rows=lambda: Endpoint.objects.filter(disabled_at__isnull=False, retired_at=None).select_related("disabled_by"),
     since="disabled_at", tenant="tenant", item=endpoint_item,
 )  # fmt: skip
@@ -35,17 +36,22 @@ DISABLED: Final = Requests(
 DEAD: Final = Kind(
     code="deliveries", label="Deliveries that were given up", right="operate", within=timedelta(hours=24),
     because="Every attempt of three days has failed: the receiver does not know of it, and nobody tells it by itself.",
-    address=lambda: list_url(Delivery, "?state__exact=dead"), grouped=True,
+    # The list has those that were sent again since as well; the page that sends again counts what has not been.
+    address=lambda: f"{reverse('admin:webhooks_delivery_bulk')}?state={Delivery.State.DEAD}", grouped=True,
 )  # fmt: skip
+
+
+def newest(user: User) -> QuerySet[Delivery]:
+    """Of this person's tenants, whether or not it was sent again since."""
+    return scoped(Delivery.objects.filter(state=Delivery.State.DEAD), user, "tenant").order_by("-id")
 
 
 def given_up(user: User, listed: int) -> Iterator[Waiting]:
     """One item for each endpoint. What was sent again since waits no more."""
     if not user.has_perm("base.operate"):
         return
-    states = [Delivery.State.DEAD, Delivery.State.CANCELLED]  # as the index has them
-    newest = Delivery.objects.filter(state__in=states).order_by("-id").values("pk")[: LOOKED_AT + 1]
-    dead = scoped(Chosen(state="dead").rows(), user, "tenant").filter(pk__in=newest, endpoint__retired_at=None)
+    looked_at = list(newest(user).values_list("pk", flat=True)[: LOOKED_AT + 1])
+    dead = Chosen(state=Delivery.State.DEAD).rows().filter(pk__in=looked_at, endpoint__retired_at=None)
     grouped = dead.order_by().values("endpoint", "endpoint__name", "tenant")
     found = list(grouped.annotate(number=Count("pk"), since=Min("finished_at")).order_by("since"))
     items = [
@@ -60,7 +66,7 @@ def given_up(user: User, listed: int) -> Iterator[Waiting]:
     ]
     if items:
         number = sum(each.number for each in items)
-        yield Waiting(DEAD, min(number, LOOKED_AT), items[0].since, items[:listed], number > LOOKED_AT)
+        yield Waiting(DEAD, min(number, LOOKED_AT), items[0].since, items[:listed], len(looked_at) > LOOKED_AT)
 
 
 waiting.register_requests(DISABLED)

@@ -313,7 +313,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='delivery',
-            index=models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['-id'], name='delivery_given_up'),
+            index=models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['state', '-id', 'tenant'], name='delivery_given_up'),
         ),
         migrations.AddIndex(
             model_name='delivery',
