@@ -20,7 +20,7 @@ from cleanup_project.base.auditfilter import NAMES, AuditFilter
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, RecordAdmin, SettingsAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, Heartbeat, User
 from cleanup_project.base.settings_audit import record
-from cleanup_project.base.signin import sessions
+from cleanup_project.base.signin import proof, sessions
 from cleanup_project.base.signin.pages import SignInPages
 from cleanup_project.base.verbpages import person as signed_in
 
@@ -58,7 +58,7 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     """Deactivate, never delete: a person's decisions outlive the account.
 
     Rights come from roles alone. Only a superuser makes superusers, or touches one: whoever could set a superuser's
-    password would be one.
+    password would be one. Whoever adds or changes somebody shows again who they are: an open session makes no people.
     """
 
     tenant_path = ""
@@ -89,6 +89,19 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         out_of_reach = obj is not None and obj.is_superuser and not request.user.is_superuser
         return super().has_change_permission(request, obj) and not out_of_reach
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        asked = proof.lead(request) if self.has_add_permission(request) else None
+        return asked or super().add_view(request, form_url, extra_context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        posted = request.method == "POST" and self.has_change_permission(request)
+        asked = proof.ask(request, "Change a person") if posted else None
+        return asked or super().change_view(request, object_id, form_url, extra_context)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Somebody who was deactivated is signed out for good: activated again, they sign in again."""
@@ -125,6 +138,8 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
         return super().formfield_for_manytomany(db_field, request, widget=CheckboxSelectMultiple, **kwargs)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        if self.has_change_permission(request) and (asked := proof.lead(request)):
+            return asked
         with transaction.atomic():
             person = self.get_object(request, unquote(id))
             before = person.password if person else None

@@ -144,6 +144,7 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
             fieldsets=[("Your decision", {"fields": FIELDS[verb]})] if FIELDS[verb] else [],
             about=ABOUT[verb],
             obj=obj,
+            deciding=verb in ("resume", "rate"),
         )
 
     @admin.display(description="job")

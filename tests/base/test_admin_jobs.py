@@ -8,6 +8,7 @@ from django.test import Client
 from cleanup_project.base import jobs, roles
 from cleanup_project.base.models import BulkItem, BulkJob, Heartbeat, User
 from tests.base.test_jobs import a_kind, made, operator  # noqa: F401
+from tests.base.test_signin_proof import grow_stale
 from tests.web import quick_pages, url  # noqa: F401
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +77,15 @@ def test_it_is_paused_resumed_slowed_and_cancelled(job: BulkJob, client: Client)
     assert (job.state, offered()) == ("cancelled", set())
     page = client.get(url(BulkItem, "changelist"), {"job": job.pk, "outcome": "waiting"}).content.decode()
     assert "left as it was" in page
+
+
+def test_an_open_session_sets_no_job_going_and_may_stop_it(job: BulkJob, client: Client) -> None:
+    grow_stale(client)
+    assert client.post(url(BulkJob, "pause", job.pk), {"reason": "Lunch."}).status_code == 302
+    for verb in ("rate", "resume"):
+        assert "Is it still you?" in client.post(url(BulkJob, verb, job.pk), {"rate": 900}).content.decode()
+    job.refresh_from_db()
+    assert (job.state, job.rate) == ("paused", 10)
 
 
 @pytest.mark.parametrize(

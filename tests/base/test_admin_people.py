@@ -13,6 +13,7 @@ from django.urls import reverse
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, User
 from retention.models import Bucket, Tenant
+from tests.base.test_signin_proof import grow_stale
 from tests.web import quick_pages  # noqa: F401
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -261,3 +262,37 @@ def test_the_login_page_says_where_one_is(client: Client, db: None) -> None:
     assert "<title>Sign in to Cleanup</title>" in shown
     assert "base/admin.css" in shown
     assert "style=" not in shown
+
+
+def test_an_open_session_changes_nobody(administrator: User, person: Callable[..., User], client: Client) -> None:
+    olaf = person("olaf", roles.OPERATOR)
+    compliance = Group.objects.get(name=roles.COMPLIANCE)
+    grow_stale(client)
+    assert client.get(page(olaf)).status_code == 200
+    wanted = fields(olaf, groups=[str(compliance.pk)])
+    asked = client.post(page(olaf), wanted)
+    assert "Is it still you?" in asked.content.decode()
+    assert [each.name for each in olaf.groups.all()] == [roles.OPERATOR]
+    assert client.post(page(olaf), wanted | {"proof-password": "correct horse"}).status_code == 302
+    assert [each.name for each in olaf.groups.all()] == [roles.COMPLIANCE]
+
+
+@pytest.mark.parametrize("name", ["add", "password"])
+def test_a_password_is_asked_for_before_one_is_given_and_never_kept_in_a_page(
+    name: str, administrator: User, person: Callable[..., User], client: Client
+) -> None:
+    olaf = person("olaf")
+    secret = olaf.password
+    address = page(olaf, name) if name == "password" else reverse("admin:base_user_add")
+    new = {"username": "new", "usable_password": "true", "password1": "n3w secret!", "password2": "n3w secret!"}
+    grow_stale(client)
+    for answer in (client.get(address), client.post(address, new | {"set-password": "1"})):
+        assert answer["Location"] == f"{reverse('account_reauthenticate')}?next={address.replace('/', '%2F')}"
+    olaf.refresh_from_db()
+    assert (olaf.password, User.objects.filter(username="new").exists()) == (secret, False)
+    asked = client.get(answer["Location"]).content.decode()
+    assert "it took too long" in asked
+    assert "n3w" not in asked
+    back = client.post(reverse("account_reauthenticate"), {"password": "correct horse", "next": address})
+    assert back["Location"] == address
+    assert client.get(address).status_code == 200

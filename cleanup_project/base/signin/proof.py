@@ -8,8 +8,11 @@ from allauth.account.forms import ReauthenticateForm as PasswordForm
 from allauth.account.internal.flows.reauthentication import reauthenticate_by_password
 from allauth.mfa.base.forms import ReauthenticateForm as CodeForm
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.utils.http import urlencode
 
 PROVED: Final = "proved"
 PREFIX: Final = "proof"
@@ -54,6 +57,23 @@ def ask(request: HttpRequest, what: str) -> HttpResponse | None:
         "minutes": settings.REAUTHENTICATION_SECONDS // 60,
     }
     return TemplateResponse(request, "account/prove.html", context)
+
+
+def lead(request: HttpRequest) -> HttpResponse | None:
+    """Off to the page that asks, and back to this one; None where the proof is recent.
+
+    For a form in which somebody writes a password: no page keeps that, so they are asked before they fill it in.
+    """
+    if recent(request):
+        return None
+    ways = get_adapter().get_reauthentication_methods(request.user)
+    if not ways:
+        raise PermissionDenied
+    if request.method == "POST":
+        messages.warning(
+            request, "Nothing was changed: it took too long. A password is not kept, so fill in the form anew."
+        )
+    return HttpResponseRedirect(f"{ways[0]['url']}?{urlencode({'next': request.get_full_path()})}")
 
 
 def question(request: HttpRequest) -> CodeForm | PasswordForm | None:
