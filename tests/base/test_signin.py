@@ -1,6 +1,7 @@
 """Signing in by password: who comes in, what is on record of it, and when nobody is let try any more."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib import admin
@@ -61,6 +62,16 @@ def test_after_five_failures_the_right_password_does_not_count_and_no_more_is_wr
     assert "Too many attempts failed." in shown
     assert "_auth_user_id" not in client.session
     assert AuditEvent.objects.filter(action="signin.failed").count() == 5
+
+
+def test_attempts_are_counted_for_the_person_however_the_host_is_written(
+    auditor: User, client: Client, settings: Any
+) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    for host in ("a.example", "A.example", "a.example:81", "b.example", "b.example:8000"):
+        client.post(SIGN_IN, {"login": "olga", "password": "wrong"}, headers={"host": host})
+    shown = client.post(SIGN_IN, {"login": "olga", "password": "correct horse"}, headers={"host": "c.example"})
+    assert "Too many attempts failed." in shown.content.decode()
 
 
 def test_what_counts_attempts_is_shared_by_all_web_processes(auditor: User, client: Client) -> None:

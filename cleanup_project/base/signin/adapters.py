@@ -64,6 +64,10 @@ class Account(DefaultAccountAdapter):  # type: ignore[misc]
             audit.record(action="session.ended", subject=request.user, by=request.user, after=self.whence(request))
             super().logout(request)
 
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """The name alone: allauth's key also holds the Host header, which whoever asks may write in many ways."""
+        return str(credentials.get("username", "")).lower()
+
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         name = str(credentials.get("username", ""))
         person = User.objects.filter(username=name).first() if "\x00" not in name else None
