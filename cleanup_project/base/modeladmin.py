@@ -25,6 +25,7 @@ from cleanup_project.base.settings_audit import record_settings
 M = TypeVar("M", bound=Model)
 
 HISTORY_SHOWN = 500
+READING = {"change", "history", "why", "verify", "compare", "certificate"}  # pages of a row that decide nothing
 
 
 def person(request: HttpRequest) -> User:
@@ -43,7 +44,8 @@ class Tool(NamedTuple):
     def decides(self) -> bool:
         """Whether it leads to the form of a verb (`…/<id>/<verb>/`, `…/add/`), and not just elsewhere."""
         *_, before, last = urlsplit(self.url).path.rstrip("/").rsplit("/", 2)
-        return last == "add" or (before.isdecimal() and last.isidentifier() and last not in {"change", "history"})
+        named = last.replace("-", "_").isidentifier()
+        return last == "add" or (before.isdecimal() and named and last not in READING)
 
 
 class RecordAdmin(admin.ModelAdmin[M]):
