@@ -11,7 +11,8 @@ from django.urls import reverse
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import AuditEvent, Session, User
-from cleanup_project.base.signin import factors
+from cleanup_project.base.signin import factors, provider, sessions
+from cleanup_project.base.signin.administrators import SignInRefused
 from tests.base.totp import code
 from tests.web import quick_pages  # noqa: F401
 
@@ -189,13 +190,27 @@ def test_nobody_resets_their_own(person: Callable[..., User], client: Client) ->
     assert address not in client.get(reverse("admin:base_user_change", args=[adam.pk])).content.decode()
     assert "Another administrator must do this for you" in client.post(address, {"reason": "x"}).content.decode()
     assert Authenticator.objects.filter(user=adam).count() == 2
-    with pytest.raises(factors.SignInRefused):
+    with pytest.raises(SignInRefused):
         factors.reset(person=adam, by=adam, reason="x")
 
 
 def test_where_there_is_none_there_is_nothing_to_reset(carla: User, person: Callable[..., User]) -> None:
-    with pytest.raises(factors.SignInRefused, match="carla has no second factor"):
+    with pytest.raises(SignInRefused, match="carla has no second factor"):
         factors.reset(person=carla, by=person("adam", roles.ADMINISTRATOR), reason="x")
+
+
+@pytest.mark.parametrize("verb", [factors.reset, sessions.end, provider.unlink])
+def test_the_verbs_themselves_know_who_manages_people(
+    verb: Callable[..., object], carla: User, person: Callable[..., User]
+) -> None:
+    adam, root = person("adam", roles.ADMINISTRATOR), person("root", is_superuser=True)
+    for by in (person("olaf", roles.OPERATOR), person("zoe", roles.ADMINISTRATOR, tenants=["acme"])):
+        with pytest.raises(SignInRefused, match="does not manage people"):
+            verb(person=carla, by=by, reason="x")
+    with pytest.raises(SignInRefused, match="root is a superuser"):
+        verb(person=root, by=adam, reason="x")
+    for by, somebody in ((adam, carla), (root, adam), (root, root), (None, root)):
+        assert sessions.end(person=somebody, by=by, reason="x") == 0
 
 
 def test_where_it_is_switched_off_nobody_is_asked(carla: User, client: Client, settings: Any) -> None:

@@ -9,14 +9,11 @@ from django.http import HttpRequest
 
 from cleanup_project.base import audit, roles
 from cleanup_project.base.models import User
-from cleanup_project.base.signin import sessions
+from cleanup_project.base.signin import administrators, sessions
+from cleanup_project.base.signin.administrators import SignInRefused
 
 FACTOR: Final = "factor"  # in the session: which factor was shown when it began
 PROVIDER: Final = "provider"  # a second factor was shown to the identity provider, which says so
-
-
-class SignInRefused(Exception):
-    """What was asked for about somebody's way to sign in is not allowed, and why."""
 
 
 def show(request: HttpRequest, factor: str) -> None:
@@ -40,6 +37,7 @@ def missing(request: HttpRequest) -> bool:
 
 def reset(*, person: User, by: User, reason: str) -> User:
     """Take away the second factor and the recovery codes, and end every session: the next one begins with a new factor."""
+    administrators.permit(by, person)
     if person == by:
         raise SignInRefused("Another administrator must do this for you; you may replace your own factor yourself.")
     with transaction.atomic():

@@ -15,6 +15,7 @@ from django.urls import reverse
 from cleanup_project.base.modeladmin import Tool
 from cleanup_project.base.models import User
 from cleanup_project.base.signin import factors, provider, sessions
+from cleanup_project.base.signin.administrators import SignInRefused
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 
 
@@ -50,7 +51,7 @@ VERBS: Final = {
 
 
 class SignInPages(VerbPages[User]):
-    refusals = (factors.SignInRefused,)
+    refusals = (SignInRefused,)
 
     def get_urls(self) -> list[Any]:
         return [*(self.verb_url(name, partial(self.decision, name=name)) for name in VERBS), *super().get_urls()]

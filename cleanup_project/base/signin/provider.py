@@ -25,7 +25,8 @@ from django.urls import reverse
 
 from cleanup_project.base import audit
 from cleanup_project.base.models import User
-from cleanup_project.base.signin import factors, proof, sessions
+from cleanup_project.base.signin import administrators, factors, proof, sessions
+from cleanup_project.base.signin.administrators import SignInRefused
 from cleanup_project.base.signin.entrance import refusal
 
 ID: Final = "oidc"
@@ -172,12 +173,16 @@ def proved_at(sociallogin: SocialLogin) -> float | None:
 
 
 def unlink(*, person: User, by: User, reason: str) -> User:
-    """Forget who this person is at the provider: the next sign-in there links them anew, by their address."""
+    """Forget who this person is at the provider: the next sign-in there links them anew, by their address.
+
+    Raises SignInRefused.
+    """
+    administrators.permit(by, person)
     with transaction.atomic():
         held = SocialAccount.objects.select_for_update().filter(user=person)
         subjects = [each.uid for each in held]
         if not subjects:
-            raise factors.SignInRefused(f"{person} is not linked to an identity provider.")
+            raise SignInRefused(f"{person} is not linked to an identity provider.")
         held.delete()
         audit.record(action="provider.unlinked", subject=person, by=by, reason=reason, before={"subjects": subjects})
         sessions.end(person=person, by=by, reason=reason)

@@ -18,7 +18,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from cleanup_project.base import audit
 from cleanup_project.base.models import Session, User
-from cleanup_project.base.signin import proof
+from cleanup_project.base.signin import administrators, proof
 from cleanup_project.base.signin.store import SessionStore
 
 SINCE: Final = "since"
@@ -77,7 +77,12 @@ def to_sign_in(response: HttpResponse) -> bool:
 
 
 def end(*, person: User, by: User | None, reason: str) -> int:
-    """End every session of this person, wherever it is open; returns how many there were."""
+    """End every session of this person, wherever it is open; returns how many there were. None is the system itself.
+
+    Raises SignInRefused.
+    """
+    if by is not None:
+        administrators.permit(by, person)
     with transaction.atomic():
         number, _kinds = Session.objects.filter(person=person).delete()
         audit.record(action="sessions.ended", subject=person, by=by, reason=reason, after={"sessions": number})
