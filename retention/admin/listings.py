@@ -5,20 +5,22 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.html import format_html
 
-from cleanup_project.base import display
+from cleanup_project.base import display, vault
 from cleanup_project.base.modeladmin import RecordAdmin
+from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import offered, person
 from retention import listings
 from retention.eligibility import WORDS
 from retention.listings import Turn
 from retention.models import Bucket, ObjectVersion, Tenant
 
+NOT_OURS = "This address is not one that this page gave out. Look again from the beginning of the bucket."
 HEADINGS = ("Key", "Version", "Size", "Stored at", "Class", "Tenant")
 
 
@@ -27,18 +29,15 @@ class UnscheduledForm(forms.Form):
     tenant = forms.ModelChoiceField(
         Tenant.objects.all(), required=False, empty_label="every tenant, and objects of none"
     )
-    resume = forms.JSONField(required=False, widget=forms.HiddenInput)
+    resume = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean_resume(self) -> str | None:
-        """As the page's own link wrote it, or nothing."""
-        match self.cleaned_data["resume"]:
-            case [int(place), None] if place >= 0:
-                pass
-            case [int(place), [str(_), str(_), str(_)]] if place >= 0:
-                pass
-            case _:
-                return None
-        return str(self.data["resume"])
+        """Where the page's own link goes on, or nothing. It is sealed: the last key that was read may be anybody's."""
+        sealed = self.cleaned_data["resume"]
+        try:
+            return vault.unseal(sealed.encode()).decode() if sealed else None
+        except vault.VaultError:
+            raise ValidationError(NOT_OURS) from None
 
 
 class PastMaximumForm(UnscheduledForm):
@@ -104,7 +103,7 @@ class Listings(RecordAdmin[ObjectVersion]):
             "form": asked,
             "turn": turn,
             "found": display.table((*HEADINGS, *headings), rows(turn, more)) if turn and turn.lines else "",
-            "words": words(turn) if turn else "",
+            "words": words(turn, person(request)) if turn else "",
             "onward": onward(request, turn) if turn else "",
         }
         return TemplateResponse(request, "admin/retention/objectversion/listing.html", context)
@@ -124,9 +123,10 @@ def rows(turn: Turn, more: Callable[[listings.Line], tuple[Any, ...]]) -> Iterat
         )
 
 
-def words(turn: Turn) -> str:
-    """What was found, and how much that says."""
-    found = f"{len(turn.lines):,} found among {display.counted(turn.read, 'version')} read."
+def words(turn: Turn, user: User) -> str:
+    """What was found, and how much that says. How many were read counts those of every tenant."""
+    among = "" if user.tenants else f" among {display.counted(turn.read, 'version')} read"
+    found = f"{len(turn.lines):,} found{among}."
     if turn.resume is None:
         return f"{found} That was the last of the bucket."
     if len(turn.lines) >= listings.FOUND:
@@ -138,4 +138,4 @@ def onward(request: HttpRequest, turn: Turn) -> str:
     if turn.resume is None:
         return ""
     asked = {name: request.GET.get(name, "") for name in ("bucket", "tenant")}
-    return "?" + urlencode(asked | {"resume": turn.resume})
+    return "?" + urlencode(asked | {"resume": vault.seal(turn.resume.encode()).decode()})

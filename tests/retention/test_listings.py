@@ -1,12 +1,13 @@
 """What no policy covers and what stays for too long is found, told in turns, and explained for each object."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from cleanup_project.base import clock
+from cleanup_project.base import clock, roles
 from cleanup_project.base.models import User
 from retention import holds, listings, policies
 from retention.models import Bucket, ObjectVersion, Tenant
@@ -116,9 +117,31 @@ def test_the_pages_say_what_was_found_and_how_much_that_says(
     shown = client.get(past, {"bucket": bucket.pk, "tenant": tenant.pk}).content.decode()
     assert "1 found among 1 version read." in shown
     assert "Its retention has ended and nothing keeps it." in shown
-    for resume in ('{"a": 1}', "[-1, null]", '[0, ["a"]]', "nonsense"):
-        assert client.get(unscheduled, {"bucket": bucket.pk, "resume": resume}).status_code == 200
+    for resume in ('[0, ["free/1", "v", "i"]]', response.context["onward"][-40:], "nonsense", "é"):
+        refused = client.get(unscheduled, {"bucket": bucket.pk, "resume": resume})
+        assert "not one that this page gave out" in refused.content.decode()
+        assert refused.context["turn"] is None
     assert "Select a valid choice" in client.get(unscheduled, {"bucket": "x"}).content.decode()
+
+
+def test_going_on_tells_nobody_whose_object_was_read_last(
+    tenant: Tenant, bucket: Bucket, person: Callable[..., User], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version(bucket, tenant, "a/own")
+    for number in range(5):
+        version(bucket, Tenant.objects.get_or_create(code="other", name="Other")[0], f"b/secret/{number}")
+    client.force_login(person("scoped", roles.OPERATOR, tenants=[tenant.code]))
+    monkeypatch.setattr(listings, "PAGE", 3)
+    monkeypatch.setattr(listings, "SECONDS", -1)
+    page = client.get(url(ObjectVersion, "changelist") + "unscheduled/", {"bucket": bucket.pk, "tenant": tenant.pk})
+    shown = page.content.decode()
+    assert page.context["onward"]
+    assert "a/own" in shown
+    assert "secret" not in shown
+    assert "1 found. The bucket is larger" in shown
+    assert (
+        client.get(url(ObjectVersion, "changelist") + "unscheduled/" + page.context["onward"]).context["turn"].read == 3
+    )
 
 
 def test_why_says_when_an_object_is_looked_at_next_and_whether_it_stays_too_long(
