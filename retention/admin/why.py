@@ -1,7 +1,7 @@
 """Why an object version is eligible for destruction, or why not: the verdict of this moment, with everything behind it."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -58,12 +58,12 @@ def why_url(obj: ObjectVersion) -> str:
 
 
 def time_of(text: str) -> datetime | None:
-    """A time with its zone; None for anything else."""
+    """A time with its zone, in UTC; None for anything else, and for what lies outside of the calendar there."""
     try:
         found = parse_datetime(text)
-    except ValueError:
+        return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def told(obj: ObjectVersion, verdict: Verdict) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def test_as_of_another_time_it_is_judged_for_then(row: ObjectVersion, client: Cl
         assert text in page, text
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "2040-01-02", "2040-01-02T00:00:00", "2040-13-02T00:00:00Z"])
+@pytest.mark.parametrize(
+    "text", ["tomorrow", "2040-01-02", "2040-01-02T00:00:00", "2040-13-02T00:00:00Z", "9999-12-31T23:59:59-14:00"]
+)
 def test_a_time_that_is_none_is_told_kept_and_judged_as_of_now(text: str, row: ObjectVersion, client: Client) -> None:
     page = shown(client, row, as_of=text)
     assert "Write a time with its zone, for example 2027-01-31T00:00:00Z." in page
