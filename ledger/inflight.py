@@ -12,7 +12,7 @@ from django.db.models import Count, Q
 from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
-from cleanup_project.base import audit, clock, limits, sqlfiles
+from cleanup_project.base import audit, clock, limits, sqlfiles, tenancy
 from cleanup_project.base.models import User
 from cleanup_project.base.paginator import limited
 from ledger.exceptions import LedgerError, NotPermitted
@@ -113,6 +113,7 @@ def ended() -> int:
 
 def acknowledge(*, report: HoldReport, by: User) -> HoldReport:
     """Whoever placed the hold has read how all that was in flight ended. Raises NotPermitted, LedgerError."""
+    tenancy.permit(by, report.hold, NotPermitted)
     if report.hold.placed_by_id != by.pk:
         raise NotPermitted(f"The report is for {report.hold.placed_by}, who placed the hold.")
     with transaction.atomic():

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display, notices
+from cleanup_project.base import display, notices, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.models import User
 from cleanup_project.base.notices import Notice
@@ -27,9 +27,8 @@ NOTICED = 3
 @notices.register
 def unread_reports(user: User) -> Iterator[Notice]:
     """For whoever placed a hold: what was in flight then, until they acknowledge how it ended."""
-    for report in (
-        HoldReport.objects.unread().filter(hold__placed_by=user).select_related("hold").order_by("-pk")[:NOTICED]
-    ):
+    mine = tenancy.scoped(HoldReport.objects.unread().filter(hold__placed_by=user), user, HoldReportAdmin.tenant_path)
+    for report in mine.select_related("hold").order_by("-pk")[:NOTICED]:
         words = f"Hold {report.hold}: {inflight.told(report)}"
         yield Notice("alarm", display.visible(words), display.change_url(report))
 

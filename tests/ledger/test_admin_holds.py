@@ -82,6 +82,18 @@ def test_only_whoever_placed_the_hold_acknowledges(world: Acting, client: Client
     assert noticed(world.people["compliance"])
 
 
+def test_whoever_sees_other_tenants_by_now_is_told_nothing_and_acknowledges_nothing(world: Acting) -> None:
+    report = placed_in_flight(world)
+    ended(world)
+    person = world.people["compliance"]
+    assert noticed(person)
+    person.tenants = ["elsewhere"]
+    person.save()
+    assert noticed(person) == []
+    with pytest.raises(NotPermitted, match="about nothing else"):
+        inflight.acknowledge(report=report, by=User.objects.get(pk=person.pk))
+
+
 def test_a_report_is_acknowledged_after_its_end_and_once(world: Acting) -> None:
     report = placed_in_flight(world)
     row = HoldReport.objects.filter(pk=report.pk)
