@@ -171,7 +171,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
         if not self.has_view_or_change_permission(request, obj):
             raise PermissionDenied
         about = AuditEvent.objects.filter(subject_type=self.opts.label_lower, subject_id=str(obj.pk))
-        events = about.order_by("-id")[:HISTORY_SHOWN]
+        events = tenancy.scoped(about, person(request), "tenant").order_by("-id")[:HISTORY_SHOWN]
         headings = ("When", "Who", "Action", "Reason", "What changed")
         context = {
             **self.admin_site.each_context(request),

@@ -89,12 +89,14 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
         return lifecycle_of(obj) if obj.pk else display.NOTHING
 
     def tools(self, request: HttpRequest, obj: Bucket) -> Iterable[Tool]:
-        if person(request).tenants:
-            return  # others share the bucket, or may come to
-        if request.user.has_perm("base.publish_policy"):
+        if self.may_decide(request, "base.publish_policy"):
             yield Tool("Change limits", reverse("admin:retention_bucket_limits", args=[obj.pk]))
-        if request.user.has_perm("base.review_quarantine") and losses.open_alarms(obj):
+        if self.may_decide(request, "base.review_quarantine") and losses.open_alarms(obj):
             yield Tool("Mark losses as seen", reverse("admin:retention_bucket_seen", args=[obj.pk]))
+
+    def may_decide(self, request: HttpRequest, right: str) -> bool:
+        """Others share the bucket, or may come to: it takes somebody who sees every tenant."""
+        return request.user.has_perm(right) and not person(request).tenants
 
     def get_urls(self) -> list[Any]:
         own: list[URLPattern] = [
@@ -105,7 +107,7 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
 
     def seen_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
-        if not request.user.has_perm("base.review_quarantine"):
+        if not self.may_decide(request, "base.review_quarantine"):
             raise PermissionDenied
         form = forms.modelform_factory(Bucket, form=ReasonForm, fields=())(request.POST or None, instance=obj)
 
@@ -125,7 +127,7 @@ class BucketAdmin(SettingsAdmin[Bucket], VerbPages[Bucket]):
 
     def limits_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
-        if not request.user.has_perm("base.publish_policy"):
+        if not self.may_decide(request, "base.publish_policy"):
             raise PermissionDenied
         form = LimitsForm(request.POST or None, instance=obj)
 
@@ -325,3 +327,8 @@ class CatalogueSyncAdmin(ReadOnlyAdmin[CatalogueSync]):
 
     def own(self, rows: QuerySet[CatalogueSync], user: User) -> QuerySet[CatalogueSync]:
         return rows.filter(bucket__in=used_by(user.tenants)) if user.tenants else rows
+
+    def get_fields(self, request: HttpRequest, obj: CatalogueSync | None = None) -> list[Any]:
+        """How far a listing came is the key of an object of whatever tenant."""
+        fields = super().get_fields(request, obj)
+        return [name for name in fields if name != "after_key"] if person(request).tenants else fields

@@ -117,10 +117,10 @@ def described_prefix(prefix: str, bucket_ids: Sequence[int], tenant_id: int) -> 
         return "the whole bucket"
     if prefix.endswith("/"):
         return display.exact(prefix)
-    found = set(names_under(prefix, bucket_ids))
-    names = sorted(name for name, owner in found if owner == tenant_id)
+    names = sorted({name for name, owner in names_under(prefix, bucket_ids) if owner == tenant_id})
     if not names:
-        words = "other tenants' keys begin with it as well" if found else "nothing in the catalogue begins with it"
+        # Whether other tenants' keys begin with it is not for everybody who reads this.
+        words = "nothing of this tenant was found that begins with it"
         return format_html("{} – no / at its end; {}", display.exact(prefix), words)
     shown = format_html_join(", ", "{}", ((display.exact(name),) for name in names[:SIBLINGS_SHOWN]))
     more = " and more" if len(names) > SIBLINGS_SHOWN else ""

@@ -9,19 +9,20 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.core.exceptions import FieldDoesNotExist
+from django.db import transaction
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from cleanup_project.base import alarms, clock, jobs, notices, roles, tenancy
+from cleanup_project.base import alarms, audit, clock, jobs, notices, roles, tenancy
 from cleanup_project.base.jobs import JobRefused, Order
 from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
 from ledger import dispositions as reviews
-from ledger import erasure, quarantine, runs
+from ledger import erasure, inflight, quarantine, runs
 from ledger.dispositions import Chosen as Items
 from ledger.exceptions import NotPermitted as LedgerRefused
-from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ErasureRequest, ManifestItem, Receipt
+from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ErasureRequest, HoldReport, ManifestItem, Receipt
 from retention import (
     control,
     dispositions,
@@ -38,6 +39,7 @@ from retention import (
 from retention.exceptions import NotPermitted as RetentionRefused
 from retention.models import (
     Bucket,
+    CatalogueSync,
     Disposition,
     Enforcement,
     EnforcementRequest,
@@ -187,8 +189,31 @@ def test_a_shared_bucket_shows_nothing_of_who_else_is_in_it(foreign: User, clien
     ]
     hold = world.hold(zenith, shared, "c", by=foreign)
     shown = client.get(url(LegalHold, "change", hold.pk)).content.decode()
-    assert "other tenants&#x27; keys begin with it as well" in shown
+    none = world.hold(zenith, shared, "nobody's", by=foreign)
+    sentence = "nothing of this tenant was found that begins with it"
+    assert sentence in shown
+    assert sentence in client.get(url(LegalHold, "change", none.pk)).content.decode()
     assert "clips/" not in shown.replace("clips/zenith", "")
+
+
+def test_what_was_done_about_a_shared_bucket_and_how_far_it_is_listed_is_for_who_sees_all(
+    foreign: User, person: Callable[..., User], client: Client
+) -> None:
+    bucket = Bucket.objects.get()
+    world.version(bucket, Tenant.objects.get(code="zenith"), "clips/zenith", asset="zenith")
+    sync = CatalogueSync.objects.create(bucket=bucket, after_key="clips/acme/last")
+    alarms.notice("catalogue.loss", bucket, "Acme lost much.")
+    with transaction.atomic():
+        audit.record(action="losses.seen", subject=bucket, by=None, reason="Acme's losses.")
+    history, page = url(Bucket, "history", bucket.pk), url(CatalogueSync, "change", sync.pk)
+    for user, told in ((foreign, False), (person("whole", *DECIDING), True)):
+        client.force_login(user)
+        assert ("losses" in client.get(history).content.decode()) == told
+        assert ("clips/acme/last" in client.get(page).content.decode()) == told
+        for name in ("seen", "limits"):
+            address = url(Bucket, name, bucket.pk)
+            assert client.get(address).status_code == (200 if told else 403)
+            assert client.post(address, {}).status_code == (200 if told else 403)
 
 
 def test_what_is_stopped_concerns_whom_it_stops(foreign: User, client: Client) -> None:
@@ -289,6 +314,7 @@ def decisions(acme: Tenant, by: User) -> dict[str, Callable[[], object]]:
         "ping": lambda: pings.ping(endpoint=endpoint, by=by),
         "rotate": lambda: secrets.rotate(endpoint=endpoint, **other),
         "revoke": lambda: secrets.revoke(secret=endpoint.secrets.all()[0], **other),
+        "acknowledge": lambda: inflight.acknowledge(report=HoldReport.objects.all()[0], by=by),
         "redeliver": lambda: redelivery.redeliver(delivery=Delivery.objects.all()[0], **other),
     }
 

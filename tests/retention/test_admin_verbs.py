@@ -395,5 +395,5 @@ def test_prefixes_that_end_no_folder_are_explained(
     assert listed == ["photos-old/", "photos.zip", "photos.zip.sig", "photos/"]
     assert "other/" not in shown[0]
     assert "no / at its end" not in shown[1]
-    assert "nothing in the catalogue begins with it" in shown[2]
+    assert "nothing of this tenant was found that begins with it" in shown[2]
     assert "the whole bucket" in shown[3]
