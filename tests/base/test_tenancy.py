@@ -22,7 +22,16 @@ from ledger import dispositions as reviews
 from ledger import erasure, inflight, quarantine, runs
 from ledger.dispositions import Chosen as Items
 from ledger.exceptions import NotPermitted as LedgerRefused
-from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ErasureRequest, HoldReport, ManifestItem, Receipt
+from ledger.models import (
+    CleanupCommand,
+    CleanupRun,
+    DeadLetter,
+    ErasureRequest,
+    HoldReport,
+    ManifestItem,
+    Receipt,
+    ReceiptExport,
+)
 from retention import (
     control,
     dispositions,
@@ -64,7 +73,7 @@ from webhooks.redelivery import Chosen
 
 DECIDING = tuple(sorted(roles.MATRIX))  # somebody of every role
 # What a person of `acme` alone does not see although `acme` has some: it was done by who sees everything, or is shared.
-NOT_OF_ONE = {BulkJob, BulkItem}
+NOT_OF_ONE = {BulkJob, BulkItem, ReceiptExport}
 # Rows that show nothing of any tenant, and the people who see every tenant.
 OF_EVERYBODY = {Group, Heartbeat, User, StopSwitch}
 
