@@ -12,12 +12,13 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
 
-from cleanup_project.base import audit, canonical, sqlfiles
+from cleanup_project.base import audit, canonical, sqlfiles, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from ledger.exceptions import LedgerError, NotPermitted
-from ledger.models import Certificate, CleanupRun, DeadLetter
+from ledger.models import Certificate, CleanupRun, DeadLetter, Decision
 from ledger.receipts import METHOD, TOOL
 from ledger.standing import left_out
 from ledger.states import RunState
@@ -59,6 +60,7 @@ def issue(*, run: CleanupRun, by: User) -> Certificate:
     """
     if not by.has_perm(RIGHT):
         raise NotPermitted(f"{by} may not issue certificates: no role of theirs has the right export_receipts.")
+    tenancy.permit(by, run, NotPermitted)
     if refusal(run):
         raise LedgerError(refusal(run))
     found = Certificate.objects.filter(run=run).first()
@@ -77,6 +79,7 @@ def download(*, certificate: Certificate, by: User) -> bytes:
     """Its bytes; that they were handed out is on record before. Raises NotPermitted."""
     if not by.has_perm(RIGHT):
         raise NotPermitted(f"{by} may not download certificates: no role of theirs has the right export_receipts.")
+    tenancy.permit(by, certificate.run, NotPermitted)
     with transaction.atomic():
         after = {"sha256": certificate.digest}
         audit.record(action="certificate.downloaded", subject=certificate.run, by=by, after=after)
@@ -244,8 +247,10 @@ def of_revision(revision: PolicyRevision, destroyed: Sum) -> dict[str, Any]:
 
 def exceptions(run: CleanupRun, counts: dict[str, int]) -> dict[str, int]:
     """What the manifest named, or would have named, and the run did not destroy."""
+    # By the run that it failed under, as of this run's end: a command may have gone to a later run since.
+    again = Decision.objects.filter(command=OuterRef("command"), cycle=OuterRef("cycle") + 1, at__lte=run.ended_at)
     closed = DeadLetter.objects.filter(
-        command__run=run, resolution=DeadLetter.Resolution.CLOSED, resolved_at__lte=run.ended_at
+        ~Exists(again), run=run, resolution=DeadLetter.Resolution.CLOSED, resolved_at__lte=run.ended_at
     )
     parts = left_out([run]).get(run.pk)
     return {

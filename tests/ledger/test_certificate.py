@@ -93,7 +93,8 @@ def test_the_same_bytes_come_whenever_it_is_asked_for(acting: Acting) -> None:
     # A receipt of later than the run's end, and another name: neither changes what was issued.
     Receipt.objects.create(
         command_id=10**9, command_key="late", tenant=acting.tenant, run=run, outcome="deleted", event_id="e",
-        target_count=1, bytes=1, body=b"{}", digest=sha256(b"{}").digest(), policy=run.policy, bucket=acting.bucket,
+        bucket=acting.bucket, policy=acting.revision.policy,
+        target_count=1, bytes=1, body=b"{}", digest=sha256(b"{}").digest(),
     )  # fmt: skip
     assert certificate.statement(run) == first
     Tenant.objects.update(name="Another name")
@@ -129,6 +130,7 @@ def test_where_the_numbers_do_not_agree_there_is_none(acting: Acting) -> None:
     assert not Certificate.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)  # of several moments
 def test_what_was_closed_without_retry_before_the_end_is_counted() -> None:
     acting = build()
     command = parking.dead(acting)
@@ -141,6 +143,14 @@ def test_what_was_closed_without_retry_before_the_end_is_counted() -> None:
     run.ended_at = entry.resolved_at
     left = certificate.statement(run)["not_destroyed"]
     assert (left["quarantined"], left["closed_without_retry"]) == (1, 1)
+    # Another run takes the command on: what this one had left undone at its end stays so.
+    acting.run()
+    command.refresh_from_db()
+    assert command.run_id != run.pk
+    assert certificate.statement(run)["not_destroyed"]["closed_without_retry"] == 1
+    # As if that had been before this run ended: then it is not of what was closed.
+    run.ended_at = command.decisions.get().at
+    assert certificate.statement(run)["not_destroyed"]["closed_without_retry"] == 0
 
 
 def test_who_may_issue_it_and_who_may_read_it(acting: Acting, client: Client) -> None:
