@@ -44,6 +44,11 @@ class Selection:
         """Whose receipts these can be; empty: every tenant's."""
         return [self.tenant] if self.tenant else list(self.tenants)
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """So that a policy or a run of another tenant is not there for the person who asks."""
+        return {"tenant__code__in": codes} if (codes := self.of_tenants()) else {}
+
     def rows(self) -> QuerySet[Receipt]:
         """Raises LedgerError as `narrow`."""
         return self.narrow(Receipt.objects.all())
@@ -60,18 +65,19 @@ class Selection:
             raise LedgerError(f"There is no tenant {self.tenant}.", field="tenant")
         if codes := self.of_tenants():
             # By number: with a join the planner would not know how many receipts a tenant has.
-            found = found.filter(tenant__in=[numbered(Tenant, "tenant", "code", code) for code in codes])
+            found = found.filter(tenant__in=[pk for code in codes for pk in numbered(Tenant, "tenant", code=code)])
         if self.bucket:
-            found = found.filter(bucket=numbered(Bucket, "bucket", "name", self.bucket))
+            found = found.filter(bucket__in=numbered(Bucket, "bucket", name=self.bucket))
         if self.policy:
-            found = found.filter(policy=numbered(RetentionPolicy, "policy", "code", self.policy))
+            found = found.filter(policy__in=numbered(RetentionPolicy, "policy", code=self.policy, **self.seen))
         if self.run:
-            found = found.filter(run=numbered(CleanupRun, "run", "key", self.run))
+            found = found.filter(run__in=numbered(CleanupRun, "run", key=self.run, **self.seen))
         return found.filter(outcome=self.outcome) if self.outcome else found
 
 
-def numbered(model: type[Model], what: str, field: str, name: str) -> int:
-    found: int | None = model._default_manager.filter(**{field: name}).values_list("pk", flat=True).first()
-    if found is None:
-        raise LedgerError(f"There is no {what} {name}.", field=what)
+def numbered(model: type[Model], what: str, **named: Any) -> list[int]:
+    """The numbers of all that have this name, the first of `named`: several stores may each have a bucket of one name."""
+    found = list(model._default_manager.filter(**named).values_list("pk", flat=True))
+    if not found:
+        raise LedgerError(f"There is no {what} {next(iter(named.values()))}.", field=what)
     return found

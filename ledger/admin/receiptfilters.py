@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from cleanup_project.base import tenancy
 from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import person
 from ledger.exceptions import LedgerError
@@ -44,8 +45,8 @@ class SelectionForm(forms.Form):
         named: str = self.cleaned_data["run"]
         if not named.isdecimal() or len(named) > 18:
             return named
-        key = CleanupRun.objects.filter(pk=int(named)).values_list("key", flat=True).first()
-        return key or named
+        seen = tenancy.scoped(CleanupRun.objects.filter(pk=int(named)), self.user, "tenant__code")
+        return seen.values_list("key", flat=True).first() or named
 
     @property
     def selection(self) -> Selection:
