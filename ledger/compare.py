@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import structlog
-from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db import OperationalError, connection, transaction
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, queue, sqlfiles
+from cleanup_project.base import alarms, audit, limits, queue, sqlfiles, tenancy
 from cleanup_project.base.models import User
-from ledger.exceptions import LedgerError
+from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import CleanupRun, ManifestComparison
 from ledger.runs import OPEN_TO_REVIEW
 
 LISTED: Final = 10_000  # differences of each kind that are kept
 TASK: Final = "ledger.tasks.compare"
+AT_MOST: Final = limits.TASK_TIMEOUT - 30  # seconds, so that PostgreSQL ends it before the queue ends its worker
+TRIES: Final = ManifestComparison.TRIES
+GIVEN_UP: Final = "run.compare"
 COUNTED: Final = ("same", "only_here", "only_there", "changed")
 CHANGES: Final = ("revision", "eligible_since", "targets", "bytes", "other")
 
@@ -38,7 +41,11 @@ def default(run: CleanupRun) -> CleanupRun | None:
 
 
 def ask(*, run: CleanupRun, other: CleanupRun, by: User | None) -> ManifestComparison:
-    """Have two manifests compared, unless they have been; a worker does it. Raises LedgerError."""
+    """Have two manifests compared, unless they have been; a worker does it, anew where it was given up.
+
+    Raises LedgerError.
+    """
+    tenancy.permit(by, run, NotPermitted)
     if run.pk == other.pk or run.policy_id != other.policy_id:
         raise LedgerError("Choose another run of the same policy.", field="other")
     for each in (run, other):
@@ -48,18 +55,57 @@ def ask(*, run: CleanupRun, other: CleanupRun, by: User | None) -> ManifestCompa
         found, new = ManifestComparison.objects.get_or_create(run=run, other=other, defaults={"asked_by": by})
         if new:
             audit.record(action="manifest.compared", subject=run, by=by, after={"with": other.key})
+        elif found.is_given_up and by is not None:
+            ManifestComparison.objects.filter(pk=found.pk).update(tries=0)
+            alarms.clear(GIVEN_UP, run)
+            audit.record(action="manifest.compared", subject=run, by=by, after={"with": other.key, "anew": True})
+            found.refresh_from_db()
         if found.finished_at is None:
             queue.wake(TASK, found.pk)
     return found
 
 
 def carry_out(comparison_id: int) -> bool:
-    """Compare, and keep the result, in one transaction; whether it was still to be done."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        waiting = ManifestComparison.objects.select_for_update(no_key=True, skip_locked=True)
-        asked = waiting.filter(pk=comparison_id, finished_at=None).first()
+    """Compare, and keep the result, in one transaction; whether that was done. One that takes too long is tried again."""
+    if not begun(comparison_id):
+        return False
+    try:
+        return finished(comparison_id)
+    except OperationalError as error:
+        log.warning("manifests not compared", comparison=comparison_id, error=str(error))
+        return False
+
+
+def waiting(comparison_id: int) -> ManifestComparison | None:
+    """Locked; none, where it is done, given up, or another worker's."""
+    free = ManifestComparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+    return free.filter(pk=comparison_id, finished_at=None, tries__lte=TRIES).select_related("run", "other").first()
+
+
+def begun(comparison_id: int) -> bool:
+    """Count one more try before it begins, since one that kills its worker cannot; after the last, give up and alarm."""
+    with transaction.atomic():
+        asked = waiting(comparison_id)
         if asked is None:
             return False
+        ManifestComparison.objects.filter(pk=asked.pk).update(tries=F("tries") + 1)
+        if asked.tries < TRIES:
+            return True
+        alarms.notice(
+            GIVEN_UP,
+            asked.run,
+            f"Its manifest was not compared with that of {asked.other}: {TRIES} tries did not end within {AT_MOST} seconds "
+            "each. Download both manifests instead, or ask for it again on the page of the comparison.",
+        )
+        return False
+
+
+def finished(comparison_id: int) -> bool:
+    with transaction.atomic(), connection.cursor() as cursor:
+        asked = waiting(comparison_id)
+        if asked is None:
+            return False
+        cursor.execute(f"SET LOCAL statement_timeout = '{AT_MOST}s'")
         cursor.execute("SET LOCAL enable_nestloop = off")  # the planner has no figures of a new run's items
         parameters = {"comparison": asked.pk, "run": asked.run_id, "other": asked.other_id, "listed": LISTED}
         cursor.execute(sqlfiles.read(__file__, "compare.sql"), parameters)
@@ -67,12 +113,15 @@ def carry_out(comparison_id: int) -> bool:
         result: dict[str, Any] = dict(zip(COUNTED, found, strict=False))
         changes = dict(zip(CHANGES, found[len(COUNTED) :], strict=True))
         ManifestComparison.objects.filter(pk=asked.pk).update(**result, changes=changes, finished_at=Now())
+        alarms.clear(GIVEN_UP, asked.run)
     log.info("manifests compared", comparison=comparison_id, **result)
     return True
 
 
 def unfinished() -> list[int]:
-    return list(ManifestComparison.objects.filter(finished_at=None).order_by("pk").values_list("pk", flat=True))
+    """Those that somebody still waits for, or that are to be given up."""
+    open_ones = ManifestComparison.objects.filter(finished_at=None, tries__lte=TRIES)
+    return list(open_ones.order_by("pk").values_list("pk", flat=True))
 
 
 def ask_for_waiting() -> int:

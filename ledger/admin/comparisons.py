@@ -66,6 +66,7 @@ def page(pages: VerbPages[CleanupRun], request: HttpRequest, object_id: int) -> 
         "title": "Compare with another manifest",
         "subtitle": display.visible(str(run)),
         "opts": pages.opts,
+        "original": run,
         "run": run,
         "form": form,
         "other": other,

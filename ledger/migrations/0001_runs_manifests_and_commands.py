@@ -711,6 +711,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('asked_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
+                ('tries', models.PositiveSmallIntegerField(db_default=0, default=0, help_text='One more than there may be: given up.')),
                 ('same', models.PositiveBigIntegerField(db_default=0, default=0)),
                 ('only_here', models.PositiveBigIntegerField(db_default=0, default=0)),
                 ('only_there', models.PositiveBigIntegerField(db_default=0, default=0)),

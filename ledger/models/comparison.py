@@ -14,6 +14,8 @@ class ManifestComparison(models.Model):
     Items are the same where they name the same original; they have changed where their lines differ.
     """
 
+    TRIES = 3  # after which it is given up
+
     run = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, db_index=False, related_name="comparisons")
     other = models.ForeignKey(CleanupRun, on_delete=models.PROTECT, related_name="+")
     asked_by = models.ForeignKey(
@@ -21,6 +23,7 @@ class ManifestComparison(models.Model):
     )
     asked_at = models.DateTimeField(db_default=Now(), editable=False)
     finished_at = models.DateTimeField(null=True, blank=True)
+    tries = models.PositiveSmallIntegerField(default=0, db_default=0, help_text="One more than there may be: given up.")
     same = models.PositiveBigIntegerField(default=0, db_default=0)
     only_here = models.PositiveBigIntegerField(default=0, db_default=0)
     only_there = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -38,6 +41,10 @@ class ManifestComparison(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run} beside {self.other}"
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.finished_at is None and self.tries > self.TRIES
 
 
 class ManifestDifference(models.Model):

@@ -7,10 +7,11 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.test import Client
 
-from cleanup_project.base.models import AuditEvent
+from cleanup_project.base import sqlfiles
+from cleanup_project.base.models import Alarm, AuditEvent, User
 from ledger import compare, manifest, runs, sweep
 from ledger.admin import comparisons
-from ledger.exceptions import LedgerError
+from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import CleanupRun, ManifestComparison, ManifestDifference, ManifestItem
 from retention.models import ObjectVersion
 from tests.ledger.acting import EPOCH, Acting, build
@@ -123,12 +124,47 @@ def test_the_page_compares_with_the_last_dry_run_and_lists_by_kind(
     client.force_login(acting.people["manager"])
     assert "Not compared yet." in client.get(page).content.decode()
     assert not ManifestComparison.objects.exists()
-    assert "Being compared" in client.post(page, {"other": dry.pk}, follow=True).content.decode()
+    waits = client.post(page, {"other": dry.pk}, follow=True).content.decode()
+    assert "Being compared" in waits
+    assert f'hx-get="{page}?other={dry.pk}" hx-trigger="every 5s"' in waits
+    assert f'<a href="{url(CleanupRun, "change", run.pk)}"' in waits.partition('id="content-main"')[0]  # the trail
     compare.carry_out(ManifestComparison.objects.get().pk)
     shown = client.get(page).content.decode()
     assert "2 shown, 1 more." in shown
+    assert "hx-get" not in shown.partition('id="content-main"')[2]
     assert f"{page}?other={dry.pk}&amp;kind=changed&amp;after=2" in shown
     assert "1 shown." in client.get(page, {"other": dry.pk, "kind": "changed", "after": 2}).content.decode()
     assert "clips/new" in client.get(page, {"other": dry.pk, "kind": "here"}).content.decode()
     assert client.get(page, {"other": "x", "after": "-1"}).status_code == 200
     assert client.get(page, {"kind": "nonsense"}).status_code == 200
+
+
+def test_what_takes_too_long_is_given_up_with_an_alarm_until_somebody_asks_anew(
+    acting: Acting, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, dry = moved_on(acting)
+    asked = compare.ask(run=run, other=dry, by=None)
+    monkeypatch.setattr(compare, "AT_MOST", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlfiles, "read", lambda file, name: "SELECT pg_sleep(60)")
+        for _ in range(compare.TRIES):
+            assert compare.unfinished() == [asked.pk]
+            assert not compare.carry_out(asked.pk)
+    assert not Alarm.objects.open().exists()
+    assert compare.unfinished() == [asked.pk]
+    assert not compare.carry_out(asked.pk)
+    assert (Alarm.objects.open().get().kind, compare.unfinished()) == (compare.GIVEN_UP, [])
+    assert not compare.carry_out(asked.pk)
+    page = url(CleanupRun, "compare", run.pk)
+    client.force_login(acting.people["manager"])
+    assert "Given up." in client.get(page, {"other": dry.pk}).content.decode()
+    client.post(page, {"other": dry.pk})
+    assert not Alarm.objects.open().exists()
+    assert compare.carry_out(asked.pk)
+
+
+def test_nobody_has_runs_of_another_tenant_compared(acting: Acting) -> None:
+    run, dry = moved_on(acting)
+    User.objects.filter(pk=acting.people["manager"].pk).update(tenants=["other"])
+    with pytest.raises(NotPermitted):
+        compare.ask(run=run, other=dry, by=User.objects.get(pk=acting.people["manager"].pk))
