@@ -53,6 +53,7 @@ def page(pages: VerbPages[CleanupRun], request: HttpRequest, object_id: int) -> 
         "title": "Certificate of destruction",
         "subtitle": display.visible(str(run)),
         "opts": pages.opts,
+        "original": run,
         "run": run,
         "certificate": found,
         "refusal": certificate.refusal(run),
