@@ -9,17 +9,20 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, canonical
+from cleanup_project.base import audit, canonical, tenancy
 from cleanup_project.base.models import User
 from ledger import copying
 from ledger.exceptions import LedgerError, NotPermitted
 from ledger.models import ReceiptExport, ReceiptExportPart
 
 FORMAT: Final = "cleanup receipts export 1"
+
+log = structlog.get_logger(__name__)
 
 
 def folder(export: ReceiptExport) -> Path:
@@ -91,6 +94,10 @@ def download(part: ReceiptExportPart, *, by: User) -> IO[bytes]:
     export = part.export
     if not by.has_perm("base.export_receipts"):
         raise NotPermitted(f"{by} may not fetch exports of receipts: it needs the right to export them.")
+    if not tenancy.within(export.tenants, by):
+        raise NotPermitted(
+            f"{by} may fetch exports of {', '.join(by.tenants)} alone: {export} holds receipts of others."
+        )
     if export.way != ReceiptExport.Way.FILES:
         raise LedgerError(f"{export} was sent when it was asked for; no file of it is kept.")
     if export.removed_at is not None:
@@ -110,8 +117,14 @@ def download(part: ReceiptExportPart, *, by: User) -> IO[bytes]:
 
 
 def remove(export: ReceiptExport) -> None:
-    """Remove the files of an export that has expired; its record stays."""
-    shutil.rmtree(folder(export), ignore_errors=True)
+    """Remove the files of an export that has expired; its record stays. What cannot be removed is tried again later."""
+    path = folder(export)
+    try:
+        shutil.rmtree(path)
+    except OSError as trouble:
+        if not isinstance(trouble, FileNotFoundError) or path.exists():
+            log.error("files of an export were not removed", export=export.pk, trouble=str(trouble))
+            return
     with transaction.atomic():
         if ReceiptExport.objects.filter(pk=export.pk, removed_at=None).update(removed_at=Now()):
             audit.record(action="export.removed", subject=export, by=None, reason="Its files had expired.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -19,7 +19,7 @@ from django.db import OperationalError, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, queue
+from cleanup_project.base import audit, queue, tenancy
 from cleanup_project.base.models import User
 from cleanup_project.base.paginator import CappedPaginator
 from ledger import copying, exportfiles
@@ -53,15 +53,21 @@ def permitted(by: User) -> None:
         raise NotPermitted(f"{by} may not export receipts: it needs the right to.")
 
 
+def permitted_to_order(order: Order, by: User) -> None:
+    permitted(by)
+    if not tenancy.within(order.selection.tenants, by):
+        raise NotPermitted(f"{by} may export receipts of {', '.join(by.tenants)}, and of nobody else.")
+
+
 def request_files(order: Order, *, by: User) -> ReceiptExport:
     """Have files made in the background. Raises LedgerError."""
-    permitted(by)
+    permitted_to_order(order, by)
     return begin(order, Way.FILES, by)[0]
 
 
 def send(order: Order, *, by: User) -> tuple[ReceiptExport, Iterator[bytes] | None]:
     """The export and its bytes; no bytes where the token has made it before. Raises LedgerError."""
-    permitted(by)
+    permitted_to_order(order, by)
     source = copying.take_slot()
     try:
         export, new = begin(order, Way.SENT, by)
@@ -119,21 +125,24 @@ def is_exact(export: ReceiptExport) -> bool:
 
 
 def sending(export: ReceiptExport, source: Source) -> Iterator[bytes]:
-    """Begins with nothing, so that it can be begun before the first byte is asked for."""
+    """Begins with nothing, so that it can be begun before the first byte is asked for.
+
+    How it ended is recorded before its claim is given back: else a sweep could take it for abandoned in between.
+    """
     tally = Tally()
-    try:
-        with source:
+    with source:
+        try:
             yield b""
             yield from source.pieces(rows_of(export), tally, exact=is_exact(export))
-        with transaction.atomic():
-            add_part(export, 1, tally)
-            finish(export)
-    except Exception as error:
-        end_early(export, State.FAILED, f"After {tally.rows:,} receipts: {error}")
-        raise
-    except BaseException:  # closed by the server, since nobody receives it any more, or since it is stopped itself
-        end_early(export, State.ABORTED, WENT_AWAY.format(tally.rows))
-        raise
+            with transaction.atomic():
+                add_part(export, 1, tally)
+                finish(export)
+        except Exception as error:
+            end_early(export, State.FAILED, f"After {tally.rows:,} receipts: {error}")
+            raise
+        except BaseException:  # closed by the server, since nobody receives it any more, or since it is stopped itself
+            end_early(export, State.ABORTED, WENT_AWAY.format(tally.rows))
+            raise
 
 
 def write(order: Order, folder: Path, *, after_part: Callable[[ReceiptExportPart], object]) -> ReceiptExport:
@@ -231,25 +240,31 @@ def finish(export: ReceiptExport) -> None:
     with transaction.atomic():
         parts = list(export.parts.all())
         digest = sha256(b"".join(bytes.fromhex(part.sha256) for part in parts)).hexdigest()
-        expires = Now() + KEPT_FOR if export.way == Way.FILES else None
         ReceiptExport.objects.filter(pk=export.pk).update(
-            state=State.DONE, digest=digest, finished_at=Now(), worked_at=Now(), expires_at=expires
+            state=State.DONE, digest=digest, finished_at=Now(), worked_at=Now(), expires_at=expiry(export)
         )
         told = {"parts": len(parts), "receipts": sum(part.rows for part in parts), "digest": digest}
         audit.record(action="export.done", subject=export, by=export.requested_by, after=told)
 
 
+def expiry(export: ReceiptExport) -> Any:
+    """Until when files are kept, however it ended; nothing, where none are kept here."""
+    return Now() + KEPT_FOR if export.way == Way.FILES else None
+
+
 def end_early(export: ReceiptExport, state: str, trouble: str) -> None:
     """It does not come to its end. Nothing happens to one that has ended already."""
+    ended = {"state": state, "trouble": trouble, "finished_at": Now(), "worked_at": Now(), "expires_at": expiry(export)}
     with transaction.atomic():
         running = ReceiptExport.objects.filter(pk=export.pk, state=State.RUNNING)
-        if running.update(state=state, trouble=trouble, finished_at=Now(), worked_at=Now()):
+        if running.update(**ended):
             audit.record(action=f"export.{state}", subject=export, by=export.requested_by, after={"trouble": trouble})
 
 
 def hand_out(receipt: Receipt, *, by: User) -> None:
     """Put on record that somebody fetches one document. Raises NotPermitted."""
     permitted(by)
+    tenancy.permit(by, receipt, NotPermitted)
     with transaction.atomic():
         audit.record(action="receipt.downloaded", subject=receipt, by=by, after={"sha256": bytes(receipt.digest).hex()})
 

@@ -73,6 +73,8 @@ def export_view(request: HttpRequest) -> HttpResponseBase:
                 return handed_over(form, by)
             except LedgerError as refusal:
                 form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+        # Whether or not its token has made an export, what is filled in now may be another one.
+        form.data = {**request.POST.dict(), "token": str(uuid4())}
     else:
         given = {name: value for name, value in request.GET.items() if name in SelectionForm.base_fields}
         form = ExportForm({**defaults(), **given}, user=by)
@@ -166,9 +168,6 @@ class ReceiptExportAdmin(ReadOnlyAdmin[ReceiptExport]):
     def own(self, rows: QuerySet[ReceiptExport], user: User) -> QuerySet[ReceiptExport]:
         """Those that hold receipts of this person's tenants alone."""
         return rows & ReceiptExport.objects.seen_with(user.tenants)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[ReceiptExport]:
-        return self.own(super().get_queryset(request), person(request))
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view

@@ -901,7 +901,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='receiptexport',
-            constraint=models.CheckConstraint(condition=models.Q(('expires_at', None), models.Q(('state', 'done'), ('way', 'files')), _connector='OR'), name='export_expires_with_files'),
+            constraint=models.CheckConstraint(condition=models.Q(('expires_at', None), models.Q(('way', 'files'), models.Q(('state', 'running'), _negated=True)), _connector='OR'), name='export_expires_with_files'),
         ),
         migrations.AddConstraint(
             model_name='receiptexport',
@@ -926,4 +926,5 @@ class Migration(migrations.Migration):
             "ledger_certificate", "ledger_manifestdifference", "ledger_manifestreview",
         ),
         sqlfiles.append_only("ledger_receiptexportpart"),
+        sqlfiles.run(__file__, "export_guard.sql", undo="DROP FUNCTION guard_export() CASCADE"),
     ]

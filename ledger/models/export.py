@@ -76,7 +76,7 @@ class ReceiptExport(models.Model):
                 name="export_finished",
             ),
             models.CheckConstraint(
-                condition=Q(expires_at=None) | Q(way="files", state="done"), name="export_expires_with_files"
+                condition=Q(expires_at=None) | Q(way="files") & ~Q(state="running"), name="export_expires_with_files"
             ),
             models.CheckConstraint(
                 condition=Q(removed_at=None) | Q(expires_at__isnull=False), name="export_removed_after_expiry"

@@ -18,8 +18,9 @@ from cleanup_project.base import alarms, audit, clock, jobs, notices, roles, ten
 from cleanup_project.base.jobs import JobRefused, Order
 from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
+from ledger import certificate, compare, erasure, exports, quarantine, runs
 from ledger import dispositions as reviews
-from ledger import erasure, inflight, quarantine, runs
+from ledger import inflight
 from ledger.dispositions import Chosen as Items
 from ledger.exceptions import NotPermitted as LedgerRefused
 from ledger.models import (
@@ -312,6 +313,9 @@ def decisions(acme: Tenant, by: User) -> dict[str, Callable[[], object]]:
         "re-arm": lambda: runs.rearm(run=run, **other),
         "cancel": lambda: runs.cancel(run=run, **other),
         "exempt items": lambda: reviews.exempt(run=run, chosen=Items(prefix="a"), **other),
+        "compare manifests": lambda: compare.ask(run=run, other=run, by=by),
+        "issue certificate": lambda: certificate.issue(run=run, by=by),
+        "fetch receipt": lambda: exports.hand_out(Receipt.objects.all()[0], by=by),
         "replay": lambda: quarantine.replay(command=command, **other),
         "close": lambda: quarantine.close(command=command, **other),
         "file erasure": lambda: erasure.file(

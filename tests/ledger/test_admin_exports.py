@@ -15,7 +15,8 @@ from django.urls import reverse
 
 from cleanup_project.base import canonical, roles
 from cleanup_project.base.models import AuditEvent, User
-from ledger import exportcheck, exports, proofs
+from ledger import exportcheck, exportfiles, exports, proofs
+from ledger.exceptions import NotPermitted
 from ledger.models import Receipt, ReceiptExport, ReceiptLocator
 from retention.models import Tenant
 from tests.ledger.acting import Acting
@@ -196,6 +197,13 @@ def test_a_form_that_is_sent_again_leads_to_the_export_that_it_made(
     assert again.headers["Location"] == url(ReceiptExport, "change", ReceiptExport.objects.get().pk)
     other = client.post(reverse(EXPORT), form | {"form": "machines"})
     assert "This form was used already" in other.content.decode()
+    token = str(other.context["form"]["token"].value())
+    assert token != form["token"]
+    assert 'value="machines" required id="selection_form_1" checked' in other.content.decode()
+    anew = client.post(reverse(EXPORT), form | {"form": "machines", "token": token})
+    assert len(rows(whole(anew.streaming_content))) == 3  # type: ignore[arg-type, attr-defined]
+    counted = client.post(reverse(EXPORT), form | {"_count": "Count again"})
+    assert counted.context["form"]["token"].value() != form["token"]
 
 
 def test_what_is_refused_is_said_in_the_form_and_nothing_is_lost(
@@ -264,6 +272,12 @@ def test_people_of_one_tenant_see_and_fetch_nothing_of_others(world: Acting, cli
     found = whole(client.post(reverse(EXPORT), asked()).streaming_content)  # type: ignore[arg-type, attr-defined]
     assert rows(found) == []
     assert "There is no tenant acme." in client.post(reverse(EXPORT), asked(tenant="acme")).content.decode()
+    key = Receipt.objects.get(command_key__contains="asset-0").run
+    for said in (key.key, str(key.pk), key.policy.code):
+        name = "policy" if said == key.policy.code else "run"
+        assert f"There is no {name} {said}." in client.post(reverse(EXPORT), asked(**{name: said})).content.decode()
+    with pytest.raises(NotPermitted):
+        exportfiles.download(export.parts.get(), by=User.objects.get(username="narrow"))
     assert client.get(url(ReceiptExport, "part", export.pk, 1)).status_code == 404
     assert client.get(url(ReceiptExport, "manifest", export.pk)).status_code == 404
     shown = client.get(reverse("admin:ledger_receipt_recent_exports")).content.decode()

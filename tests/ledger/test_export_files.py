@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError
 from django.db.models.functions import Now
 
 from cleanup_project.base.models import AuditEvent
@@ -133,6 +135,64 @@ def test_a_full_disk_is_said_on_the_record(monkeypatch: pytest.MonkeyPatch) -> N
     assert (export.state, export.rows) == ("failed", 0)
     assert "No space left on device" in export.trouble
     assert list(exportfiles.folder(export).iterdir()) == []
+    assert (export.expires_at, export.finished_at) == (export.finished_at + exports.KEPT_FOR, export.finished_at)
+
+
+def test_what_one_part_of_a_failed_export_holds_is_removed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    destroyed()
+    placed, place = [], exportfiles.place
+
+    def full(file: Any, path: Path) -> None:
+        if placed:
+            raise OSError(28, "No space left on device")
+        placed.append(path)
+        place(file, path)
+
+    monkeypatch.setattr(exportfiles, "place", full)
+    export = made()
+    assert (export.state, export.parts.count(), placed[0].exists()) == ("failed", 1, True)
+    ReceiptExport.objects.update(expires_at=Now() - timedelta(seconds=1))
+    exports.ring()
+    assert not exportfiles.folder(export).exists()
+
+
+def test_files_that_cannot_be_removed_are_not_said_to_be_and_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    destroyed(("a",))
+    export = made()
+    ReceiptExport.objects.update(expires_at=Now() - timedelta(seconds=1))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", refuse)
+        exports.ring()
+    export.refresh_from_db()
+    assert export.removed_at is None
+    assert not AuditEvent.objects.filter(action="export.removed").exists()
+    exports.ring()
+    export.refresh_from_db()
+    assert export.removed_at is not None
+    assert not exportfiles.folder(export).exists()
+
+
+def test_who_took_what_out_never_changes_nor_how_it_ended() -> None:
+    destroyed(("a",))
+    export = made()
+    asked = exports.request_files(order(), by=auditor("second"))
+    row = ReceiptExport.objects.filter(pk=export.pk)
+    other = ReceiptExport.objects.filter(pk=asked.pk)
+    for changed in ({"requested_by": None}, {"tenants": ["acme"]}, {"selection": {"bucket": "x"}}, {"upto": 0}):
+        for rows_of in (row, other):
+            with pytest.raises(DatabaseError, match="cannot be changed so"):
+                rows_of.update(**changed)
+    for changed in ({"rows": 7}, {"worked_at": Now()}, {"digest": "0" * 64}):
+        with pytest.raises(DatabaseError, match="cannot be changed so"):
+            row.update(**changed)
+    row.update(removed_at=Now())
+    for changed in ({"removed_at": None}, {"expires_at": Now()}):
+        with pytest.raises(DatabaseError, match="cannot be changed so"):
+            row.update(**changed)
 
 
 def test_the_sweep_rings_for_files_that_nobody_makes_and_closes_what_nobody_sends(rung: list[tuple[str, Any]]) -> None:
@@ -147,10 +207,11 @@ def test_the_sweep_rings_for_files_that_nobody_makes_and_closes_what_nobody_send
     assert rung == [("ledger.tasks.export", files.pk)]
     sent.refresh_from_db()
     assert sent.state == "running"  # its process still holds it
-    ReceiptExport.objects.filter(pk=files.pk).update(way="sent")  # as one whose process was killed
+    killed, _new = exports.begin(order(), "sent", by)
+    ReceiptExport.objects.filter(pk=killed.pk).update(worked_at=Now() - timedelta(minutes=2))
     exports.ring()
-    files.refresh_from_db()
-    assert (files.state, files.trouble) == ("aborted", exports.STOPPED)
+    killed.refresh_from_db()
+    assert (killed.state, killed.trouble) == ("aborted", exports.STOPPED)
     assert content is not None
     b"".join(content)
     sent.refresh_from_db()

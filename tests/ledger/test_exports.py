@@ -16,7 +16,7 @@ from cleanup_project.base.models import AuditEvent
 from ledger import copying, exports, receipts
 from ledger.exceptions import IdempotencyConflict, LedgerError, NotPermitted
 from ledger.models import Receipt, ReceiptExport, ReceiptLocator
-from retention.models import Tenant
+from retention.models import Bucket, Tenant
 from tests.ledger.exporting import ANOTHER, KEYS, auditor, copies_running, destroyed, multiplied, order, rows, whole
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -210,6 +210,45 @@ def test_a_name_that_nothing_has_is_said_and_nothing_begins(parts: dict[str, Any
     assert refusal.value.field == field
     assert not ReceiptExport.objects.exists()
     whole(exports.send(order(), by=auditor("second"))[1])  # and its slot is free again
+
+
+def test_every_bucket_of_a_name_is_meant() -> None:
+    world = destroyed(("a",))
+    Bucket.objects.create(name="media", endpoint_url="https://elsewhere.example")
+    Bucket.objects.create(pk=0, name="media", endpoint_url="https://earlier.example")
+    assert len(rows(whole(exports.send(order(bucket=world.bucket.name), by=auditor())[1]))) == 1
+
+
+def test_a_policy_and_a_run_of_another_tenant_are_not_there() -> None:
+    world = destroyed(("a",))
+    Tenant.objects.create(code="other", name="Other")
+    by = auditor(tenants=["other"])
+    for parts in ({"policy": "originals"}, {"run": Receipt.objects.get().run.key}):
+        with pytest.raises(LedgerError, match="There is no"):
+            exports.send(order(tenants=("other",), **parts), by=by)
+        assert len(rows(whole(exports.send(order(**parts), by=world.people["compliance"])[1]))) == 1
+
+
+def test_nobody_exports_or_fetches_for_tenants_that_are_not_theirs() -> None:
+    destroyed(("a",))
+    by = auditor(tenants=["other"])
+    with pytest.raises(NotPermitted, match="of nobody else"):
+        exports.send(order(), by=by)
+    with pytest.raises(NotPermitted, match="about nothing else"):
+        exports.hand_out(Receipt.objects.get(), by=by)
+
+
+def test_how_it_ended_is_on_record_before_its_claim_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    destroyed(("a",))
+    states: list[str] = []
+
+    def closing(source: copying.Source, *_: object) -> None:
+        states.append(ReceiptExport.objects.get().state)
+        source.connection.close()
+
+    monkeypatch.setattr(copying.Source, "__exit__", closing)
+    whole(exports.send(order(), by=auditor())[1])
+    assert states == ["done"]
 
 
 def test_more_than_a_part_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,7 @@ KEPT = {
     **dict.fromkeys(APPEND_ONLY, ("UPDATE", "DELETE", "TRUNCATE")),
     "ledger_cleanupcommand": ("DELETE", "TRUNCATE"),
     "ledger_cleanuprun": ("DELETE", "TRUNCATE"),
+    "ledger_receiptexport": ("DELETE", "TRUNCATE"),
     "ledger_commandtarget": ("TRUNCATE",),
     "ledger_request": ("UPDATE", "TRUNCATE"),
     "ledger_attempt": ("UPDATE", "TRUNCATE"),
