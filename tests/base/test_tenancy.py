@@ -18,9 +18,8 @@ from cleanup_project.base import alarms, audit, clock, jobs, notices, roles, ten
 from cleanup_project.base.jobs import JobRefused, Order
 from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
-from ledger import certificate, compare, erasure, exports, quarantine, runs
+from ledger import certificate, compare, erasure, exports, inflight, quarantine, runs
 from ledger import dispositions as reviews
-from ledger import inflight
 from ledger.dispositions import Chosen as Items
 from ledger.exceptions import NotPermitted as LedgerRefused
 from ledger.models import (
