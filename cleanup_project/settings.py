@@ -234,7 +234,7 @@ Q_CLUSTER: dict[str, Any] = {
 }
 
 # What all web processes must know of each other: failed attempts above all (base.E007). The table comes with the migrations.
-CACHES = {
+CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
         "LOCATION": "base_cache",
