@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 READS_ALL = (roles.AUDITOR, roles.ADMINISTRATOR, roles.OPERATOR, roles.COMPLIANCE, roles.RETENTION_MANAGER)
 TOOLS = re.compile(r'<ul class="object-tools".*?</ul>', re.DOTALL)
 # What is downloaded is no page; every history is one page, and every list that a link narrows is the list.
-ALIKE = re.compile(r"\.(csv|jsonl)$|/history/$|^/admin/[a-z]+/[a-z]+/\?")
+ALIKE = re.compile(r"\.(csv|jsonl?)$|/history/$|^/admin/[a-z]+/[a-z]+/\?")
 
 
 def records() -> list[str]:
@@ -112,7 +112,7 @@ def test_pages_of_errors_and_the_way_in_look_right(signed_in: SignedIn, stranger
         wrong += [f"{address}: {each}" for each in looks(page)]
     page.goto(reverse("admin:retention_stopswitch_add"))
     page.locator(".submit-row input").click()
-    assert "Please correct the errors below." in page.content()
+    assert "Please correct the error" in page.content()
     wrong += [f"a form with errors: {each}" for each in looks(page)]
     stranger.goto("/")
     wrong += [f"the way in: {each}" for each in looks(stranger)]
