@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from cleanup_project.base.models import User
 from cleanup_project.operations.demo.shots import BROWSERS, chromium
 
-PATIENCE = 60_000  # milliseconds for whatever a page is waited for: the machine may be busy
+PATIENCE = 30_000  # milliseconds for whatever a page is waited for: the machine may be busy
 
 TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => {

@@ -15,7 +15,7 @@ from cleanup_project.base.models import BulkJob, User
 from ledger import bulk
 from ledger.models import CleanupCommand, DeadLetter, Receipt, ReceiptExport
 from retention import releases
-from retention.models import HoldRelease, LegalHold, PolicyRevision, RetentionPolicy
+from retention.models import Bucket, HoldRelease, LegalHold, PolicyRevision, RetentionPolicy
 from retention.storage import VersionRef
 from retention.storage.memory import Fault
 from tests import world
@@ -48,7 +48,7 @@ def test_each_role_signs_in_at_the_door_and_comes_to_its_work(
     stranger.get_by_label("Username").fill("robin")
     stranger.get_by_label("Password").fill("wrong horse")
     stranger.get_by_role("button", name="Sign in").click()
-    expect(stranger.get_by_text(re.compile("not correct"))).to_be_visible()
+    expect(stranger.get_by_text(re.compile("is not right"))).to_be_visible()
     stranger.get_by_label("Password").fill("correct horse")
     stranger.get_by_role("button", name="Sign in").click()
     heading(stranger).to_have_text("My work")
@@ -112,6 +112,7 @@ def test_by_keyboard_alone_a_run_is_approved(signed_in: SignedIn, transactional_
     page.goto(display_url(run))
     tab_to(page, "Approve")
     page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/approve/$"))
     tab_to(page, "Root of what remains")
     page.keyboard.type(run.remaining_root[:8])
     tab_to(page, "Items to destroy")
@@ -130,6 +131,7 @@ def display_url(run: Any) -> str:
 
 
 def quarantined(acting: Acting, number: int) -> None:
+    Bucket.objects.update(breaker_percent=None)
     rows = acting.fill([f"clips/{n:05}" for n in range(number)])
     acting.run()
     acting.store.inject(
@@ -139,7 +141,10 @@ def quarantined(acting: Acting, number: int) -> None:
     assert DeadLetter.objects.filter(resolved_at=None).count() == number
 
 
-def test_five_thousand_are_replayed_slowed_paused_resumed_and_cancelled(signed_in: SignedIn, acting: Acting) -> None:
+def test_five_thousand_are_replayed_slowed_paused_resumed_and_cancelled(
+    signed_in: SignedIn, transactional_db: None
+) -> None:
+    acting = build(breaker_percent=None)
     quarantined(acting, MANY)
     page = signed_in(roles.OPERATOR, "operator")
     page.goto(url(DeadLetter, "changelist"))
@@ -199,7 +204,7 @@ def test_a_policy_is_drafted_previewed_submitted_and_published_by_another(signed
     }.items():  # fmt: skip
         page.locator(f"[name={name}]").fill(value)
     page.get_by_label(acting.bucket.name).check()
-    page.get_by_label(re.compile("^Not retroactive")).check()
+    page.locator("input[name=retroactive][value=no]").check()
     page.get_by_role("button", name="Save draft").click()
     expect(page.locator(".messagelist")).to_contain_text("drafted")
     draft = PolicyRevision.objects.get(policy=policy)

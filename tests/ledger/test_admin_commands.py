@@ -250,7 +250,7 @@ def test_a_run_shows_its_progress_and_then_its_counts(acting: Acting, client: Cl
     address = url(CleanupRun, "change", run.pk)
     assert "None settled yet." in page(client, address)
     acting.drain()
-    one = f'deleted <a href="{url(Receipt, "changelist")}?run={run.pk}">1</a>'
+    one = f'deleted <a href="{url(Receipt, "changelist")}?run={run.pk}&amp;outcome=deleted">1</a>'
     assert one in page(client, address)
     acting.settled()
     run.refresh_from_db()
