@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 
-def tab_to(page: Page, name: str, presses: int = 60) -> None:
+def tab_to(page: Page, name: str, presses: int = 150) -> None:
     """Press Tab until the focus is on the link, button or field of this name, as a person without a mouse does."""
     page.wait_for_load_state()
     for _ in range(presses):

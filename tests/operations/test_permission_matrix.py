@@ -203,8 +203,9 @@ class Somebody:
     def meets(self, page: Page) -> int:
         if not self.gets_in:
             return 302
-        if page.shows in (BulkJob, BulkItem) and not self.sees(page.shows) and self.rights & MAKES_JOBS:
-            return 404 if page.row else 200  # a list of their own kinds, and none of those is the row of `everything`
+        if page.shows in (BulkJob, BulkItem) and not self.sees(page.shows):
+            # A list of their own kinds, and none of those is the row of `everything`.
+            return 404 if page.row else 200 if self.rights & MAKES_JOBS else 403
         return 200 if self.may(page) else 403
 
     def client(self, person: Callable[..., User]) -> Client:
