@@ -10,19 +10,24 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from cleanup_project.base import roles
-from cleanup_project.base.models import User
-from ledger.models import DeadLetter, Receipt, ReceiptExport
+from cleanup_project.base import jobs, roles
+from cleanup_project.base.models import BulkJob, User
+from ledger import bulk
+from ledger.models import CleanupCommand, DeadLetter, Receipt, ReceiptExport
 from retention import releases
-from retention.models import HoldRelease, LegalHold, PolicyRevision
+from retention.models import Bucket, HoldRelease, LegalHold, PolicyRevision, RetentionPolicy
+from retention.storage import VersionRef
+from retention.storage.memory import Fault
 from tests import world
 from tests.browser.conftest import SignedIn
 from tests.browser.keys import tab_to
 from tests.ledger import parking
 from tests.ledger.acting import Acting, build
+from tests.ledger.parking import DENIED
 from tests.web import url
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+MANY = 5000
 
 
 @pytest.fixture
@@ -123,6 +128,99 @@ def test_by_keyboard_alone_a_run_is_approved(signed_in: SignedIn, transactional_
 
 def display_url(run: Any) -> str:
     return url(type(run), "change", run.pk)
+
+
+def quarantined(acting: Acting, number: int) -> None:
+    Bucket.objects.update(breaker_percent=None)
+    rows = acting.fill([f"clips/{n:05}" for n in range(number)])
+    acting.run()
+    acting.store.inject(
+        Fault("delete_versions", DENIED, frozenset(VersionRef(row.key, row.version_id) for row in rows)), times=number
+    )
+    acting.drain(budget_seconds=300)
+    assert DeadLetter.objects.filter(resolved_at=None).count() == number
+
+
+def test_five_thousand_are_replayed_slowed_paused_resumed_and_cancelled(
+    signed_in: SignedIn, transactional_db: None
+) -> None:
+    acting = build(breaker_percent=None)
+    quarantined(acting, MANY)
+    page = signed_in(roles.OPERATOR, "operator")
+    page.goto(url(DeadLetter, "changelist"))
+    expect(page.locator("main")).to_contain_text(f"{MANY:,} open entries")
+    page.get_by_role("link", name=re.compile("^Replay")).first.click()
+    expect(page.locator("#counted")).to_contain_text(f"{MANY:,}")
+    page.get_by_label("Reason").fill("The grant was repaired.")
+    page.get_by_role("button", name=f"Replay {MANY:,}").click()
+    expect(page.locator(".errornote")).to_be_visible()  # the number was not typed
+    assert not BulkJob.objects.exists()
+    page.get_by_label("Reason").fill("The grant was repaired.")
+    page.locator("input[name=typed]").fill(str(MANY))
+    page.get_by_role("button", name=f"Replay {MANY:,}").click()
+    expect(page.locator("#content-main")).to_contain_text(f"0 of {MANY:,}")
+    (job,) = BulkJob.objects.all()
+    assert job.kind == bulk.REPLAY
+
+    decide(page, "Change the rate", rate="1000")
+    work(job, 2)
+    page.reload()
+    decide(page, "Pause", reason="Let me look at the first ones.")
+    assert jobs.work_chunk(job.pk) is None
+    done = DeadLetter.objects.filter(resolution="replayed").count()
+    assert done == 400
+    decide(page, "Resume")
+    work(job, 1)
+    page.reload()
+    decide(page, "Cancel", reason="The grant was taken away again.")
+    expect(page.locator("#content-main")).to_contain_text("What was not done is left as it was.")
+    assert jobs.work_chunk(job.pk) is None
+    assert DeadLetter.objects.filter(resolution="replayed").count() == 600
+    assert CleanupCommand.objects.filter(state="ready", cycle=1).count() == 600
+
+
+def work(job: BulkJob, chunks: int) -> None:
+    """What a worker would do, as if the rate had allowed the next chunk at once."""
+    for _ in range(chunks):
+        BulkJob.objects.filter(pk=job.pk).update(free_at="2020-01-01T00:00:00Z")
+        assert jobs.work_chunk(job.pk) is not None
+
+
+def decide(page: Page, verb: str, **fields: str) -> None:
+    page.get_by_role("link", name=verb, exact=True).click()
+    for name, value in fields.items():
+        page.locator(f"[name={name}]").fill(value)
+    page.locator(".submit-row input.default").click()
+    expect(page.locator(".messagelist")).to_be_visible()
+
+
+def test_a_policy_is_drafted_previewed_submitted_and_published_by_another(signed_in: SignedIn, acting: Acting) -> None:
+    policy = RetentionPolicy.objects.create(tenant=acting.tenant, code="clips")
+    page = signed_in(roles.RETENTION_MANAGER, "manager")
+    page.goto(f"{url(PolicyRevision, 'add')}?policy={policy.pk}")
+    for name, value in {
+        "title": "Clips", "authority": "Retention Act", "prefixes": "other/", "retention_classes": "*", "period_number": "3",
+        "effective_from_0": "2026-01-01", "effective_from_1": "00:00:00",
+    }.items():  # fmt: skip
+        page.locator(f"[name={name}]").fill(value)
+    page.locator("[name=trigger]").select_option("stored_at")
+    page.locator("[name=period_unit]").select_option("years")
+    page.get_by_label(acting.bucket.name).check()
+    page.locator("input[name=retroactive][value=no]").check()
+    page.get_by_role("button", name="Save draft").click()
+    expect(page.locator(".messagelist")).to_contain_text("drafted")
+    draft = PolicyRevision.objects.get(policy=policy)
+    decide(page, "Preview")
+    page.goto(url(PolicyRevision, "change", draft.pk))
+    decide(page, "Submit")
+
+    page = signed_in(roles.RETENTION_MANAGER, "manager2")
+    page.goto(reverse("my-work"))
+    page.get_by_role("link", name="clips/1").first.click()
+    expect(page.locator("main")).to_contain_text("Retention Act")
+    decide(page, "Publish", reason="Read against the act.")
+    draft.refresh_from_db()
+    assert draft.published_by == acting.people["manager2"]
 
 
 def test_an_auditor_exports_receipts(signed_in: SignedIn, acting: Acting) -> None:
