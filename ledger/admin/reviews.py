@@ -222,7 +222,7 @@ def confirmation(pages: VerbPages[CleanupRun], request: HttpRequest, which: Any,
     context = {
         "button": f"{verb.capitalize()} them",
         "about": f"{ABOUT[verb]} Everything that you name must match.",
-        "total": total,
+        "expected": total,
         "why_not": why_not,
         "counted": reviewing.words(chosen) if total else "",
         "at_once": total <= reviewing.AT_ONCE,

@@ -168,7 +168,7 @@ def test_the_page_counts_and_has_many_typed_before_a_job_begins(
     assert "was not counted as it is now" in client.post(page, said | {"prefix": "", "typed": 5}).content.decode()
     assert not BulkJob.objects.exists()
     again = client.post(page, said | {"_count": "Count"})
-    assert again.context["total"] == 5
+    assert again.context["expected"] == 5
     assert "Needed." in again.content.decode()
     response = client.post(page, said | {"typed": 5}, follow=True)
     assert f"5 items to be taken out of {run}" in response.content.decode()
@@ -185,17 +185,17 @@ def test_ticked_items_lead_to_their_confirmation(
     ids = list(run.items.order_by("ordinal").values_list("pk", flat=True)[:2])
     ticked = {"action": "exempt_selected", ACTION_CHECKBOX_NAME: ids}
     confirmation = client.post(page, ticked, follow=True)
-    assert confirmation.context["total"] == 2
+    assert confirmation.context["expected"] == 2
     items = ",".join(map(str, ids))
     exempt = url(CleanupRun, "exempt", run.pk)
     client.post(exempt, counted(client, exempt, items=items) | {"reason": "Needed."})
-    assert sorted(run.dispositions.values_list("item_id", flat=True)) == ids
+    assert set(run.dispositions.values_list("item_id", flat=True)) == set(ids)
     assert "exempted" in client.get(page).content.decode()
     monkeypatch.setattr("ledger.admin.reviews.TICKED", 1)
     every = {**ticked, "select_across": "1"}
     assert "Tick at most 1" in client.post(page, every, follow=True).content.decode()
     overdue = client.post(f"{page}&overdue=30", every, follow=True)
-    assert overdue.context["total"] == 5
+    assert overdue.context["expected"] == 5
     client.force_login(acting.people["operator"])
     assert "Exempt the selected" not in client.get(page).content.decode()
 

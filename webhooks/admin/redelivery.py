@@ -270,9 +270,7 @@ class RedeliveryPages(VerbPages[Delivery]):
             else:
                 context |= told(counted, chosen, request)
                 total = counted.total
-        return self.form_page(
-            request, form, "admin/webhooks/delivery/redeliver.html", context, "Redeliver", self.asked(which, total)
-        )
+        return self.form_page(request, form, "admin/many.html", context, "Redeliver", self.asked(which, total))
 
     def asked(self, which: ChosenForm, total: int) -> Fieldsets:
         by_id = which.is_valid() and which.cleaned_data["ids"]
