@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from django.test import Client, override_settings
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
@@ -125,7 +126,8 @@ def opened(context: BrowserContext, faults: Faults) -> Page:
 
 @pytest.fixture
 def stranger(transactional_db: None, server: str, browser: Browser, faults: Faults) -> Iterator[Page]:
-    """A page of somebody who has not signed in."""
+    """A page of somebody who has not signed in. Attempts of tests before it, whose rows no rollback took, do not count."""
+    cache.clear()
     with browser.new_context(base_url=server) as context:
         yield opened(context, faults)
 

@@ -9,7 +9,7 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, reverse
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from cleanup_project import urls
 from cleanup_project.base import roles
@@ -112,7 +112,7 @@ def test_pages_of_errors_and_the_way_in_look_right(signed_in: SignedIn, stranger
         wrong += [f"{address}: {each}" for each in looks(page)]
     page.goto(reverse("admin:retention_stopswitch_add"))
     page.locator(".submit-row input").click()
-    assert "Please correct the error" in page.content()
+    expect(page.locator(".errornote")).to_contain_text("Please correct the error")
     wrong += [f"a form with errors: {each}" for each in looks(page)]
     stranger.goto("/")
     wrong += [f"the way in: {each}" for each in looks(stranger)]

@@ -205,7 +205,7 @@ class Somebody:
             return 302
         if page.shows in (BulkJob, BulkItem) and not self.sees(page.shows):
             # A list of their own kinds, and none of those is the row of `everything`.
-            return 404 if page.row else 200 if self.rights & MAKES_JOBS else 403
+            return 403 if not self.rights & MAKES_JOBS else 404 if page.row else 200
         return 200 if self.may(page) else 403
 
     def client(self, person: Callable[..., User]) -> Client:
