@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import psycopg
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
 from django.db.models import QuerySet
 
 from cleanup_project.base.canonical import SQL_INSTANT
@@ -27,6 +28,12 @@ OPEN_WAIT: Final = 10.0  # seconds for transactions that are open when an export
 
 SLOT: Final = "SELECT pg_try_advisory_lock(hashtext('slot of exports'), %s)"
 WORK: Final = "SELECT pg_try_advisory_lock(hashtext('export of receipts'), %s)"
+WRITERS: Final = """
+    SELECT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND relation = 'ledger_receipt'::regclass AND mode = 'RowExclusiveLock' AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND pid IS DISTINCT FROM pg_backend_pid()
+"""
 NOBODY_WORKS: Final = "SELECT pg_try_advisory_xact_lock(hashtext('export of receipts'), %s)"
 
 
@@ -210,25 +217,29 @@ def is_abandoned(export_id: int) -> bool:
 def last_number(*, wait: float = OPEN_WAIT) -> int:
     """The highest number of a receipt, once nothing with a lower one can come any more.
 
-    A settlement has its transaction number, from the rows that it locks, before its first receipt number. So whatever may
-    still write a number up to the highest has a transaction number below one that is drawn after looking; when none of
-    those is open any more, what was not committed never will be. `pg_snapshot_xmax` would not do instead of drawing: it is
-    next to the last transaction that has ended, and one that is open may be above it.
+    Whoever writes a receipt holds a lock on the table before its number is drawn, and until its transaction ends. So
+    whatever may still write a number up to the highest is among those who hold one after looking; when each of them has
+    ended, what was not committed never will be. Transaction numbers would not do: they are handed out for the whole
+    server, and somebody's long transaction in another database would keep exports waiting.
     Raises LedgerError where one is open longer than `wait` seconds.
     """
     until = time.monotonic() + wait
     with connection.cursor() as cursor:
         cursor.execute("SELECT coalesce(max(id), 0) FROM ledger_receipt")
         highest: int = cursor.fetchone()[0]
-        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
-        drawn: int = cursor.fetchone()[0]
-        while True:
-            cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s", [drawn])
-            if cursor.fetchone()[0]:
-                return highest
+        open_ones = writers(cursor)
+        while open_ones:
             if time.monotonic() >= until:
                 raise LedgerError(
                     f"A transaction that may still write receipts has been open for {wait:.0f} seconds, so what there is "
                     "cannot be told exactly. Try again in a minute; see pg_stat_activity if that does not help."
                 )
             time.sleep(0.05)
+            open_ones &= writers(cursor)
+    return highest
+
+
+def writers(cursor: CursorWrapper) -> set[str]:
+    """The other transactions that have written receipts, or are about to, prepared ones included."""
+    cursor.execute(WRITERS)
+    return {virtual for (virtual,) in cursor.fetchall()}

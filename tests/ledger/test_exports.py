@@ -154,6 +154,17 @@ def test_a_receipt_with_a_lower_number_that_commits_later_is_waited_for() -> Non
     assert len(rows(whole(content))) == 3
 
 
+def test_a_transaction_of_another_database_or_another_table_keeps_nobody_waiting() -> None:
+    """Transaction numbers are the whole server's: by them, a stranger's long report would refuse every export."""
+    destroyed(("a",))
+    parameters = connection.get_connection_params()
+    with psycopg.connect(**parameters) as here, psycopg.connect(**parameters | {"dbname": "postgres"}) as elsewhere:
+        here.execute("SELECT FROM ledger_cleanupcommand FOR NO KEY UPDATE")
+        for other in (here, elsewhere):
+            other.execute("SELECT pg_current_xact_id()")
+        assert copying.last_number(wait=0) == Receipt.objects.get().pk
+
+
 def test_what_is_written_later_is_not_in_it() -> None:
     world = destroyed(("a", "b"))
     export = exports.request_files(order(), by=auditor())
