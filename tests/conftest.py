@@ -1,18 +1,17 @@
-"""Fixtures for every test: guards lifted while a transactional test flushes, people of each role, a small world."""
+"""Fixtures for every test: a database that is as the migrations left it, people of each role, a small world."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
 from django.test import TransactionTestCase
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from retention.models import Bucket, Tenant
+from tests import flushing
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -39,31 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
-@contextmanager
-def guards_lifted() -> Iterator[None]:
-    """Disable the triggers that refuse TRUNCATE, which is how transactional tests flush, and bring them back."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE tgenabled = 'A' AND NOT tgisinternal"
-        )
-        guards = cursor.fetchall()
-        for table, trigger in guards:
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
-    yield
-    with connection.cursor() as cursor:
-        for table, trigger in guards:
-            cursor.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}")
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    with django_db_blocker.unblock():
+        flushing.keep()
 
 
-_flush = TransactionTestCase._fixture_teardown
+def _flush(self: TransactionTestCase) -> None:
+    flushing.flush()
 
 
-def _flush_with_guards_lifted(self: TransactionTestCase) -> None:
-    with guards_lifted():
-        _flush(self)
-
-
-TransactionTestCase._fixture_teardown = _flush_with_guards_lifted  # type: ignore[method-assign]
+TransactionTestCase._fixture_teardown = _flush  # type: ignore[method-assign]
 
 
 @pytest.fixture

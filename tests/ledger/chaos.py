@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, Inspection, VersionRef
 from retention.storage.memory import Fault, MemoryStore
 from retention.storage.port import STOPPED_CODE
-from tests.conftest import guards_lifted
+from tests.flushing import guards_lifted
 
 HANDOVER_SECONDS = 60.0
 

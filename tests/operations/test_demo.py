@@ -18,7 +18,7 @@ from django.db import connection
 from cleanup_project.operations.demo import check
 from cleanup_project.operations.demo.stage import Played
 from cleanup_project.operations.servers import free_ports
-from tests.conftest import guards_lifted
+from tests.flushing import guards_lifted
 from tests.ledger.acting import build
 
 

@@ -147,7 +147,7 @@ def copy(model: type[Model], changes: Mapping[str, str], times_each: int) -> Non
     with world.filling(table), connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {table} ({', '.join(columns)}) SELECT {told} FROM (SELECT * FROM {table}) AS each,"  # noqa: S608 - ours
-            " generate_series(1, %s) AS n",
+            " generate_series(1::bigint, %s) AS n",  # of few rows there are many copies, numbered far beyond an int
             [times_each],
         )
 
