@@ -64,7 +64,7 @@ class Command(BaseCommand):
         people = "\n".join(f"    {name:14} {role}" for name, role in scene.PEOPLE.items())
         example = next(each.key for each in played.objects if each.held)
         return f"""
-Ready: {url}/admin/
+Ready: {url}/
 
   Sign in as any of these, with the password  {played.scene.password}
 {people}
