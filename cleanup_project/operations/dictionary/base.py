@@ -1,0 +1,67 @@
+"""Tables of the application `base`."""
+
+from typing import Final
+
+from cleanup_project.operations.dictionary.tables import EVER, Personal, Table
+
+ACCOUNT, WHO, SIGN_IN, NAMES, WORDS = (
+    Personal.ACCOUNT, Personal.WHO, Personal.SIGN_IN, Personal.NAMES, Personal.WORDS,
+)  # fmt: skip
+
+TABLES: Final = {
+    "User": Table("base.admin base.signin.adapters", "for ever: deactivated, never deleted", """
+password: Hashed with Argon2id; unusable where an identity provider lets them in.
+last_login: When they last signed in.
+first_name: First name.
+last_name: Family name.
+email: The address that an identity provider must vouch for.
+date_joined: When the account was made.
+""", dict.fromkeys(("username", "password", "first_name", "last_name", "email", "last_login", "date_joined", "tenants",
+                    "is_active", "is_staff", "is_superuser"), ACCOUNT)),
+    "Session": Table("base.signin.store base.signin.sessions",
+                     "8 hours at most; what is over is removed at the next sign-in of anybody", """
+session_key: What the cookie names.
+session_data: Signed: who, since when, how one signed in.
+expire_date: When it is over.
+person: Whose it is.
+""", {"session_key": SIGN_IN, "session_data": SIGN_IN}),
+    "AuditEvent": Table("base.audit", EVER, """
+actor: The person; null: the system.
+before: The changed values before, as JSON.
+after: The changed values after, as JSON; of a sign-in, the network address.
+request_id: As the log has it.
+""", {"actor_name": WHO, "reason": WORDS, "subject_label": NAMES, "before": WORDS, "after": SIGN_IN}),
+    "Heartbeat": Table("base.heartbeats", "until its cluster stops; a day, where nobody looks after it any more", """
+host: Name of the host.
+started_at: When the cluster was started.
+last_tick_at: When it last began a tick.
+last_start_at: When it last began a task.
+last_end_at: When it last ended one.
+last_ack_at: When it last acknowledged one.
+restarts: How often its supervisor replaced it.
+"""),
+    "Alarm": Table("base.alarms base.jobpace webhooks.health retention.freshness", EVER, """
+raised_at: When it was first noticed.
+cleared_at: When it was over; null: it is open.
+""", {"subject_label": NAMES}),
+    "BulkJob": Table("base.jobs", EVER, """
+total: How many items it has.
+done: How many have their outcome.
+paused_because: Why it is paused.
+""", {"selection": NAMES, "reason": WORDS, "paused_because": WORDS}),
+    "BulkItem": Table("base.jobs", EVER, """
+job: The bulk job.
+outcome: What became of it; empty until it is done.
+detail: The same in words.
+done_at: When it was done.
+""", {"detail": Personal.ANSWERS}),
+    "Rollup": Table("base.rollups", "2, 8, 60 and 400 days, the longer the stretch", """
+metric: What happened.
+begins_at: Beginning of the stretch.
+n: How often.
+"""),
+    "RollupMark": Table("base.rollups", EVER, """
+source: Which source.
+counted_until: Until when it was counted.
+"""),
+}  # fmt: skip
