@@ -133,7 +133,7 @@ def test_types_are_those_of_the_database() -> None:
     assert any(
         "| `mode` | varchar(7) |  |" in row and "One of `dry_run`, `enforce`." in row for row in rows[CleanupRun]
     )
-    assert "append-only" in page.guards(ManifestPart)
+    assert "`append_only`, which refuses UPDATE, DELETE and TRUNCATE" in page.guards(ManifestPart)
 
 
 def test_constraints_are_of_kinds_that_have_words() -> None:

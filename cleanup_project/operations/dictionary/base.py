@@ -9,7 +9,7 @@ ACCOUNT, WHO, SIGN_IN, NAMES, WORDS = (
 )  # fmt: skip
 
 TABLES: Final = {
-    "User": Table("base.admin base.signin.adapters", "for ever: deactivated, never deleted", """
+    "User": Table("base.admin", "for ever: deactivated, never deleted", """
 password: Hashed with Argon2id; unusable where an identity provider lets them in.
 last_login: When they last signed in.
 first_name: First name.
@@ -40,7 +40,7 @@ last_end_at: When it last ended one.
 last_ack_at: When it last acknowledged one.
 restarts: How often its supervisor replaced it.
 """),
-    "Alarm": Table("base.alarms base.jobpace webhooks.health retention.freshness", EVER, """
+    "Alarm": Table("base.alarms base.jobpace webhooks.health", EVER, """
 raised_at: When it was first noticed.
 cleared_at: When it was over; null: it is open.
 """, {"subject_label": NAMES}),

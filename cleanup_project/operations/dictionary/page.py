@@ -138,7 +138,7 @@ def guarded() -> dict[str, list[str]]:
         for migration in sorted((folder / "migrations").glob("0*.py")):
             for named in APPEND_ONLY.findall(migration.read_text(encoding="utf-8")):
                 for table in re.findall(r'"(\w+)"', named):
-                    found.setdefault(table, []).append("append-only: UPDATE, DELETE and TRUNCATE are refused")
+                    found.setdefault(table, []).append("`append_only`, which refuses UPDATE, DELETE and TRUNCATE")
     return found
 
 
