@@ -1,15 +1,19 @@
 """The documents lead nowhere that is not there, and say nothing to type that is not understood."""
 
 import argparse
+import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from django.core.management import get_commands, load_command_class
 
 from tests import documents
 
+APPS = ("cleanup_project", "ledger", "retention", "webhooks")
 EACH_PAGE = pytest.mark.parametrize("page", documents.PAGES, ids=documents.name_of)
 # What a page calls a file of this repository: it has a folder, or is a page, and its suffix is one that we use.
 FILE = re.compile(r"(?:[\w.*-]+/)*[\w.*-]+\.(?:py|sql|md|json|yml|yaml|html|toml)")
@@ -41,6 +45,20 @@ def test_a_test_that_is_named_exists(page: Path) -> None:
     for file, test in re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text(encoding="utf-8")):
         source = (documents.ROOT / file).read_text(encoding="utf-8")
         assert re.search(rf"^ *def {test}\(", source, re.MULTILINE), f"{file} has no {test}"
+
+
+def test_each_interleaving_is_walked_through() -> None:
+    source = (documents.ROOT / "tests/ledger/test_interleavings.py").read_text(encoding="utf-8")
+    page = (documents.ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    tests = re.findall(r"^def (test_\d+_\w+)\(", source, re.MULTILINE)
+    assert len({name.split("_")[1] for name in tests}) == 12
+    assert [name for name in tests if f"tests/ledger/test_interleavings.py::{name}`" not in page] == []
+
+
+def test_each_decision_is_listed() -> None:
+    page = documents.ROOT / "docs/architecture.md"
+    decisions = {file.name for file in (documents.ROOT / "docs/adr").glob("*.md")}
+    assert {link.removeprefix("adr/") for link in documents.links(page) if link.startswith("adr/")} == decisions
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -77,8 +95,61 @@ def test_the_readme_lists_each_command_of_ours() -> None:
     assert ours - first == {"states", "schemas", "dictionary"}, "missing from the README"
 
 
-APPS = ("cleanup_project", "ledger", "retention", "webhooks")
-
-
 def test_the_readme_is_short() -> None:
     assert len((documents.ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+RUNBOOK = documents.ROOT / "docs/runbook.md"
+
+
+def kebab(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+def test_each_alert_has_its_section_in_the_runbook() -> None:
+    """The file of rules leads to it by an anchor that is the alert's name."""
+    told = documents.anchors(RUNBOOK)
+    for rules in documents.ROOT.glob("docs/*.rules.yml"):
+        text = rules.read_text(encoding="utf-8")
+        named = re.findall(r"^ *- alert: *(\w+)$", text, re.MULTILINE)
+        assert {name for name in named if kebab(name) not in told} == set()
+        assert set(re.findall(r"docs/runbook\.md#([\w-]+)", text)) <= told
+
+
+def raised() -> dict[str, set[str]]:
+    """The kinds of alarms by the module that raises them: constants that a function names which calls `alarms.notice`."""
+    found = dict[str, set[str]]()
+    for app in APPS:
+        for file in (documents.ROOT / app).rglob("*.py"):
+            source = file.read_text(encoding="utf-8")
+            if "alarms.notice(" in source and "migrations" not in file.parts:
+                module = import_module(".".join(file.relative_to(documents.ROOT).with_suffix("").parts))
+                found[module.__name__] = set(kinds(module, ast.parse(source)))
+    return found
+
+
+def kinds(module: ModuleType, source: ast.Module) -> Iterator[str]:
+    for function in ast.walk(source):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        nodes = list(ast.walk(function))
+        if not any(isinstance(node, ast.Attribute) and ast.unparse(node) == "alarms.notice" for node in nodes):
+            continue
+        for node in nodes:
+            named = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+            value = value_of(module, named) if named.rpartition(".")[2].isupper() else None
+            if isinstance(value, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", value):
+                yield value
+
+
+def value_of(module: ModuleType, named: str) -> object:
+    value: object = module
+    for part in named.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def test_each_kind_of_alarm_is_in_the_runbook() -> None:
+    found = raised()
+    assert all(found.values()), "a module raises alarms whose kinds are not found"
+    assert {kind for some in found.values() for kind in some} - set(documents.words(RUNBOOK)) == set()

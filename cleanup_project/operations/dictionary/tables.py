@@ -115,7 +115,7 @@ FOREIGN: Final = (
     Foreign("account_emailaddress", "django-allauth's list of e-mail addresses; the address that counts is the person's own.",
             "with the person", "e-mail address"),
     Foreign("account_emailconfirmation", "django-allauth's; nothing is confirmed by mail here, so it stays empty.", "empty"),
-    Foreign("auth_group", "The roles, brought in line with `base/roles.py` by every migration.", EVER),
+    Foreign("auth_group", "The roles, brought in line with `cleanup_project/base/roles.py` by every migration.", EVER),
     Foreign("auth_group_permissions", "The rights of each role; likewise.", EVER),
     Foreign("auth_permission", "Django's permissions, and the rights of the role matrix.", EVER),
     Foreign("base_cache", "The cache that web processes share: failed attempts to sign in above all.",
