@@ -19,7 +19,7 @@ date_joined: When the account was made.
 """, dict.fromkeys(("username", "password", "first_name", "last_name", "email", "last_login", "date_joined", "tenants",
                     "is_active", "is_staff", "is_superuser"), ACCOUNT)),
     "Session": Table("base.signin.store base.signin.sessions",
-                     "8 hours at most; what is over is removed at the next sign-in of anybody", """
+                     "until 8 hours after its last use; what is over is removed at the next sign-in of anybody", """
 session_key: What the cookie names.
 session_data: Signed: who, since when, how one signed in.
 expire_date: When it is over.

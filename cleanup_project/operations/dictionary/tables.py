@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 EVER: Final = "for ever"
-COMPACTED: Final = "until `manage.py compact` sums it up, 365 days after the command was notified unless told otherwise"
+COMPACTED: Final = (
+    "until `manage.py compact`, which nothing runs by itself, sums it up: 365 days after the command was notified"
+)
 
 
 class Personal(StrEnum):
@@ -130,8 +132,8 @@ FOREIGN: Final = (
     Foreign("django_migrations", "Which migrations were applied.", EVER),
     Foreign("django_q_ormq", "Messages of the queue: the name of a task and one number.", "until a worker has taken it"),
     Foreign("django_q_schedule", "One row: the tick, once a minute.", EVER),
-    Foreign("django_q_task", "Tasks that failed, with their traceback; successes are not kept.", "30 days",
-            "what an error message quotes"),
+    Foreign("django_q_task", "Tasks that failed, with their traceback; successes are not kept.",
+            "30 days; removed when a cluster starts", "what an error message quotes"),
     Foreign("mfa_authenticator", "Second factors and recovery codes, sealed under `ENCRYPTION_KEYS`.",
             "until it is removed or reset", "whose second factor it is"),
     Foreign("socialaccount_socialaccount", "Which subject of the identity provider is which person.",
