@@ -1,10 +1,12 @@
 """What the database demands of a row, in words: made from the constraints themselves, so that it is what they say."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import CheckConstraint, F, Model, Q, UniqueConstraint
+from django.db.models import CheckConstraint, F, Model, Q, UniqueConstraint, Value
 from django.db.models.constants import LOOKUP_SEP
+from django.db.models.expressions import CombinedExpression
 
 COMPARED: Final[dict[str, Callable[[str], str]]] = {
     "gte": lambda value: f"is {value} at least",
@@ -12,6 +14,8 @@ COMPARED: Final[dict[str, Callable[[str], str]]] = {
     "gt": lambda value: f"is more than {value}",
     "lt": lambda value: f"is less than {value}",
     "contains": lambda value: f"holds {value}",
+    "contained_by": lambda value: f"holds nothing but {value}",
+    "startswith": lambda value: f"begins with {value}",
     "regex": lambda value: f"matches {value}",
     "not_regex": lambda value: f"does not match {value}",
 }
@@ -25,7 +29,6 @@ SAID: Final = {
     "deliveryattempt_response_limit": "`response` has 4,096 bytes at most",
     "ping_response_limit": "`response` has 4,096 bytes at most",
     "stop_report_paired": "`commands` and `tokens` have as many entries",
-    "retention_event_happened": "`occurred_at` is `posted_at` and a day at most",
 }
 
 
@@ -96,14 +99,18 @@ def values(model: type[Model], kind: str, wanted: Any) -> str:
         return "one of " + ", ".join(value(model, each) for each in sorted(wanted))
     if kind != "exact":
         raise TypeError(f"There are no words for the lookup {kind}: add them to conditions.py.")
-    return "empty" if wanted == "" else value(model, wanted)
+    return "empty" if wanted in ("", []) else value(model, wanted)
 
 
 def value(model: type[Model], wanted: Any) -> str:
     if isinstance(wanted, F):
         return column(model, wanted.name)
+    if isinstance(wanted, CombinedExpression) and isinstance(wanted.lhs, F) and isinstance(wanted.rhs, Value):
+        return f"{column(model, wanted.lhs.name)} {wanted.connector} {value(model, wanted.rhs.value)}"
     if isinstance(wanted, bool):
         return "true" if wanted else "false"
-    if isinstance(wanted, list):
+    if isinstance(wanted, timedelta):
+        return f"{wanted.days} days" if wanted.days > 1 else f"{wanted // timedelta(hours=1)} hours"
+    if isinstance(wanted, list | tuple | frozenset):
         return ", ".join(f"`{each}`" for each in wanted)
     return f"`{wanted}`" if isinstance(wanted, str) else f"{wanted:,}"
