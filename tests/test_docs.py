@@ -117,14 +117,17 @@ def test_each_alert_has_its_section_in_the_runbook() -> None:
 
 
 def raised() -> dict[str, set[str]]:
-    """The kinds of alarms by the module that raises them: constants that a function names which calls `alarms.notice`."""
+    """The kinds of alarms by the module that raises them: constants that a function names which calls `alarms.notice`, and
+    those of what is listed in a constant of the module."""
     found = dict[str, set[str]]()
     for app in APPS:
         for file in (documents.ROOT / app).rglob("*.py"):
             source = file.read_text(encoding="utf-8")
             if "alarms.notice(" in source and "migrations" not in file.parts:
                 module = import_module(".".join(file.relative_to(documents.ROOT).with_suffix("").parts))
-                found[module.__name__] = set(kinds(module, ast.parse(source)))
+                lists = [each for name, each in vars(module).items() if name.isupper() and isinstance(each, tuple)]
+                listed = {str(each.kind) for some in lists for each in some if hasattr(each, "kind")}
+                found[module.__name__] = {*kinds(module, ast.parse(source)), *listed}
     return found
 
 
@@ -138,7 +141,7 @@ def kinds(module: ModuleType, source: ast.Module) -> Iterator[str]:
         for node in nodes:
             named = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
             value = value_of(module, named) if named.rpartition(".")[2].isupper() else None
-            if isinstance(value, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", value):
+            if isinstance(value, str) and re.fullmatch(r"[a-z_]+\.[a-z_-]+", value):
                 yield value
 
 
