@@ -54,18 +54,12 @@ def condition(model: type[Model], asked: Any) -> str:
         return lookup(model, *asked)
     if not isinstance(asked, Q):
         raise TypeError(f"There are no words for {asked!r}: add its constraint to conditions.SAID.")
+    first: Any = asked.children[0]
+    if asked.negated and len(asked.children) == 1 and isinstance(first, tuple):
+        return lookup(model, *first, negated=True)
     parts = [grouped(model, child, within=asked) for child in asked.children]
-    if asked.negated:
-        return lookup(model, *asked.children[0], negated=True) if single(asked) else f"not ({joined(asked, parts)})"
-    return joined(asked, parts)
-
-
-def single(asked: Q) -> bool:
-    return len(asked.children) == 1 and isinstance(asked.children[0], tuple)
-
-
-def joined(asked: Q, parts: list[str]) -> str:
-    return " and ".join(parts) if asked.connector == Q.AND else ", or ".join(parts)
+    words = " and ".join(parts) if asked.connector == Q.AND else ", or ".join(parts)
+    return f"not ({words})" if asked.negated else words
 
 
 def grouped(model: type[Model], child: Any, within: Q) -> str:
@@ -104,9 +98,9 @@ def values(model: type[Model], kind: str, wanted: Any) -> str:
 
 def value(model: type[Model], wanted: Any) -> str:
     if isinstance(wanted, F):
-        return column(model, wanted.name)
-    if isinstance(wanted, CombinedExpression) and isinstance(wanted.lhs, F) and isinstance(wanted.rhs, Value):
-        return f"{column(model, wanted.lhs.name)} {wanted.connector} {value(model, wanted.rhs.value)}"
+        return column(model, wanted.name)  # type: ignore[attr-defined] # which the stubs lack
+    if isinstance(wanted, CombinedExpression) and isinstance(wanted.rhs, Value):
+        return f"{value(model, wanted.lhs)} {wanted.connector} {value(model, wanted.rhs.value)}"
     if isinstance(wanted, bool):
         return "true" if wanted else "false"
     if isinstance(wanted, timedelta):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings
@@ -25,28 +25,19 @@ APPEND_ONLY: Final = re.compile(r"sqlfiles\.append_only\(([^)]*)\)")
 FOLDERS: Final = {"base": "cleanup_project/base"}
 
 
-class Place(NamedTuple):
-    """One column that is, or may be, personal data."""
-
-    table: str
-    column: str
-    kept: str
-
-
 def page() -> str:
     return "\n\n".join([introduction(), personal_data(), tables(), foreign(), files()]) + "\n"
 
 
 def introduction() -> str:
-    text = (Path(__file__).parent / "introduction.md").read_text(encoding="utf-8").strip()
-    return text
+    return (Path(__file__).parent / "introduction.md").read_text(encoding="utf-8").strip()
 
 
 def own_models() -> Iterator[type[models.Model]]:
     """Every model that has a table of ours, in the order of the dictionary."""
-    for app, told in APPS.items():
-        found = {each.__name__: each for each in apps.get_app_config(app).get_models() if each._meta.managed}
-        yield from (found[name] for name in sorted(found, key=lambda name: (name not in told, name)))
+    for app in APPS:
+        found = [each for each in apps.get_app_config(app).get_models() if each._meta.managed]
+        yield from sorted(found, key=lambda each: each.__name__)
 
 
 def table_of(model: type[models.Model]) -> Table:
@@ -150,22 +141,18 @@ def guards(model: type[models.Model]) -> str:
 def personal_data() -> str:
     """The categories of personal data, with their columns and how long each is kept."""
     parts = [(Path(__file__).parent / "personal.md").read_text(encoding="utf-8").strip()]
-    places = dict[str, list[Place]]()
-    for model in own_models():
-        for field in model._meta.concrete_fields:
-            if kind := personal(model, field):
-                place = Place(model._meta.db_table, field.column, table_of(model).kept)
-                places.setdefault(kind, []).append(place)
     for kind in Personal:
-        rows = ["| table | columns | kept |", "|---|---|---|"]
-        by_table = dict[tuple[str, str], list[str]]()
-        for each in places[kind]:
-            by_table.setdefault((each.table, each.kept), []).append(f"`{each.column}`")
-        rows += [
-            f"| [{table}](#{table}) | {', '.join(columns)} | {kept} |" for (table, kept), columns in by_table.items()
-        ]
+        rows = ["| table | columns | kept |", "|---|---|---|", *places(kind)]
         parts += [f"### Where: {kind}", "\n".join(rows)]
     return "\n\n".join(parts)
+
+
+def places(kind: Personal) -> Iterator[str]:
+    for model in own_models():
+        table = model._meta.db_table
+        columns = [f"`{field.column}`" for field in model._meta.concrete_fields if personal(model, field) == kind]
+        if columns:
+            yield f"| [{table}](#{table}) | {', '.join(columns)} | {table_of(model).kept} |"
 
 
 def foreign() -> str:
