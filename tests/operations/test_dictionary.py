@@ -1,7 +1,6 @@
 """The data dictionary knows every table, every column and every module that writes it."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,26 +16,27 @@ from ledger.models import CleanupRun, ManifestPart
 from retention.models import Bucket
 
 WRITES = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM|COPY) ((?:base|ledger|retention|webhooks)_[a-z]+)\b")
-FOLDERS = ("cleanup_project/base", "retention", "ledger", "webhooks")
+FOLDERS = ("cleanup_project/base", "retention", "ledger", "webhooks", "cleanup_project/operations")
+NO_PART = {"migrations", "bench", "demo"}
 
 
-def sources() -> Iterator[tuple[Path, Path, str]]:
-    """(folder of the application, module, its text), tests and migrations left out."""
+def sources() -> dict[str, str]:
+    """By its file, the text of each module that runs in an installation, with that of the SQL files that it names."""
+    found = dict[str, str]()
     for name in FOLDERS:
-        folder = Path(settings.BASE_DIR) / name
-        for module in folder.rglob("*.py"):
-            if "migrations" not in module.parts:
-                yield folder, module, module.read_text(encoding="utf-8")
+        for module in (Path(settings.BASE_DIR) / name).rglob("*.py"):
+            if not NO_PART & set(module.parts):
+                text = module.read_text(encoding="utf-8")
+                files = [module.parent / "sql" / file for file in re.findall(r'"(\w+\.sql)"', text)]
+                found[str(module.relative_to(settings.BASE_DIR))] = text + "".join(
+                    file.read_text(encoding="utf-8") for file in files if file.exists()
+                )
+    return found
 
 
 def written() -> set[tuple[str, str]]:
-    """(table, file) of every module whose own SQL, or a file of SQL that it names, writes the table."""
-    found = set()
-    for folder, module, text in sources():
-        statements = [text, *((folder / "sql" / name).read_text() for name in re.findall(r'"(\w+\.sql)"', text))]
-        place = str(module.relative_to(settings.BASE_DIR))
-        found |= {(table, place) for statement in statements for table in WRITES.findall(statement)}
-    return found
+    """(table, file) of every module whose SQL writes the table."""
+    return {(table, place) for place, text in sources().items() for table in WRITES.findall(text)}
 
 
 def test_the_page_is_what_the_models_say() -> None:
@@ -87,14 +87,12 @@ def test_whoever_writes_a_table_by_sql_stands_with_it() -> None:
 
 def test_a_writer_names_what_it_writes() -> None:
     """The model, or its table, stands in the module itself or in SQL that it names."""
-    texts = {str(module.relative_to(settings.BASE_DIR)): (folder, text) for folder, module, text in sources()}
+    texts = sources()
     strangers = set()
     for model in page.own_models():
-        names = (model.__name__, model._meta.db_table)
         for module in page.table_of(model).writers.split():
-            folder, text = texts[page.file_of(module)]
-            whole = text + "".join((folder / "sql" / name).read_text() for name in re.findall(r'"(\w+\.sql)"', text))
-            if not any(name in whole for name in names):
+            text = texts[page.file_of(module)]
+            if model.__name__ not in text and model._meta.db_table not in text:
                 strangers.add(f"{module} and {model._meta.label}")
     assert strangers == set()
 

@@ -22,7 +22,7 @@ APPS: Final[dict[str, dict[str, Table]]] = {
 CHECK: Final = re.compile(r"ALTER TABLE (\w+) ADD CONSTRAINT (\w+) CHECK (.*);")
 TRIGGER: Final = re.compile(r"CREATE TRIGGER (\w+) (BEFORE|AFTER) ([A-Z ]+?)\s+ON\s+(\w+)")
 APPEND_ONLY: Final = re.compile(r"sqlfiles\.append_only\(([^)]*)\)")
-FOLDERS: Final = {"base": "cleanup_project/base"}
+FOLDERS: Final = {"base": "cleanup_project/base", "operations": "cleanup_project/operations"}
 
 
 def page() -> str:
