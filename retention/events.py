@@ -237,6 +237,6 @@ def lock_out_judges(tenant_id: int) -> None:
 
 
 def permit(by: User, what: str, about: Model) -> None:
-    if not by.has_perm("base.publish_policy"):
-        raise NotPermitted(f"{by} may not {what} retention events: no role of theirs has the right publish_policy.")
+    if not by.has_perm("base.post_event"):
+        raise NotPermitted(f"{by} may not {what} retention events: that needs the right post_event.")
     tenancy.permit(by, about, NotPermitted)

@@ -16,6 +16,7 @@ RIGHTS: Final = {
     "approve_release": "Approve the release of a hold (not who asked)",
     "review_quarantine": "Review quarantine, close without retry",
     "operate": "Replay, pause, resume, manage endpoints, redeliver",
+    "post_event": "Post or withdraw a retention event",
     "stop": "Press the stop switch",
     "rearm": "Lift the stop switch, re-arm a circuit breaker",
     "read_everything": "Read everything",
@@ -33,7 +34,7 @@ AUDITOR: Final = "Auditor"
 ADMINISTRATOR: Final = "Administrator"
 
 MATRIX: Final[dict[str, frozenset[str]]] = {
-    RETENTION_MANAGER: frozenset({"draft_policy", "publish_policy", "approve_run", "stop"}),
+    RETENTION_MANAGER: frozenset({"draft_policy", "publish_policy", "approve_run", "post_event", "stop"}),
     COMPLIANCE: frozenset(RIGHTS) - {"draft_policy", "manage_settings"},
     OPERATOR: frozenset({"operate", "stop"}),
     AUDITOR: frozenset({"read_everything", "export_receipts"}),

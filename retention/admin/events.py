@@ -23,7 +23,7 @@ from retention.admin.scope import ScopeColumns, ScopeForm, scope_fields
 from retention.exceptions import RetentionError
 from retention.models import RetentionEvent
 
-RIGHT = "base.publish_policy"
+RIGHT = "base.post_event"
 
 
 class EventForm(ScopeForm):

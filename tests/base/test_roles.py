@@ -19,6 +19,7 @@ EXPECTED = {
     "approve_release": {roles.COMPLIANCE},
     "review_quarantine": {roles.COMPLIANCE},
     "operate": {roles.COMPLIANCE, roles.OPERATOR},
+    "post_event": {roles.RETENTION_MANAGER, roles.COMPLIANCE},
     "stop": {roles.RETENTION_MANAGER, roles.COMPLIANCE, roles.OPERATOR, roles.ADMINISTRATOR},
     "rearm": {roles.COMPLIANCE},
     "read_everything": {roles.COMPLIANCE, roles.AUDITOR},

@@ -275,10 +275,10 @@ def test_only_who_may_publish_policies_posts_and_withdraws_and_with_a_reason(
     tenant: Tenant, bucket: Bucket, manager: User, person: Callable[..., User]
 ) -> None:
     operator = person("operator", roles.OPERATOR)
-    with pytest.raises(NotPermitted, match="publish_policy"):
+    with pytest.raises(NotPermitted, match="post_event"):
         event(tenant, bucket, "c/", by=operator)
     posted = event(tenant, bucket, "c/", by=manager)
-    with pytest.raises(NotPermitted, match="publish_policy"):
+    with pytest.raises(NotPermitted, match="post_event"):
         events.withdraw(event=posted, by=operator, reason="R")
     with pytest.raises(RetentionError, match="State a reason"):
         events.withdraw(event=posted, by=manager, reason=" ")
