@@ -80,8 +80,9 @@ class PersonAdmin(SignInPages, SettingsAdmin[User], UserAdmin):  # type: ignore[
     )
 
     def own(self, rows: QuerySet[User], user: User) -> QuerySet[User]:
-        """Those who see every tenant, and those who see no other tenant than this person does."""
-        return rows.filter(tenants__contained_by=user.tenants) if user.tenants else rows
+        """Those who see every tenant, and those who see no other tenant than this person does; programs have tokens."""
+        people = rows.filter(is_program=False)
+        return people.filter(tenants__contained_by=user.tenants) if user.tenants else people
 
     def has_view_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return sees_people(request)

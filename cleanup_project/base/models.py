@@ -1,7 +1,9 @@
 """People, the rights they hold, and the append-only record of what they did."""
 
+from datetime import timedelta
 from typing import Any, Final
 
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.contrib.auth.models import AbstractUser, Permission
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.sessions.base_session import AbstractBaseSession
@@ -11,13 +13,18 @@ from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
 from cleanup_project.base.roles import RIGHTS, SUPERUSER_RIGHTS
+from cleanup_project.base.scopes import RIGHTS_OF_PROGRAMS, SCOPES
 from cleanup_project.base.signin.store import SessionStore
 
 FASTEST_JOB: Final = 1000  # items a second
+LONGEST_TOKEN: Final = 366  # days
 
 
 class User(AbstractUser):
-    """A person. Deactivated, never deleted: decisions keep pointing at who took them."""
+    """A person, or the account of a program. Deactivated, never deleted: decisions keep pointing at who took them.
+
+    A program comes in by a token of the API (`apitokens`) and in no other way: it has no password, no role and no pages.
+    """
 
     tenants = ArrayField(
         models.CharField(max_length=63),
@@ -25,6 +32,28 @@ class User(AbstractUser):
         blank=True,
         help_text="Codes of the tenants whose things this person sees and decides; empty: of every tenant.",
     )
+    is_program = models.BooleanField(default=False, editable=False, help_text="It has tokens, and never signs in.")
+    rights = ArrayField(
+        models.CharField(max_length=32),
+        default=list,
+        editable=False,
+        help_text="Of a program: what its token lets it decide. A person's come from their roles.",
+    )
+
+    class Meta(AbstractUser.Meta):
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(is_program=False, rights=[])
+                | Q(
+                    is_program=True,
+                    rights__contained_by=RIGHTS_OF_PROGRAMS,
+                    is_staff=False,
+                    is_superuser=False,
+                    password__startswith=UNUSABLE_PASSWORD_PREFIX,
+                ),
+                name="program_never_signs_in",
+            )
+        ]
 
     @cached_property
     def _role_rights(self) -> frozenset[str]:
@@ -32,11 +61,78 @@ class User(AbstractUser):
         return frozenset(granted.values_list("codename", flat=True))
 
     def has_perm(self, perm: str, obj: models.Model | Any | None = None) -> bool:
-        """As Django's, except that decisions come from a role alone: a superuser has none by being one."""
+        """As Django's, except that decisions come from a role alone: a superuser has none by being one.
+
+        A program has the rights of its token, and nothing from any group.
+        """
         app, _, right = perm.partition(".")
+        if self.is_program:
+            return self.is_active and app == "base" and right in self.rights
         if app == "base" and right in RIGHTS and right not in SUPERUSER_RIGHTS:
             return self.is_active and right in self._role_rights
         return super().has_perm(perm, obj)
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def live(self) -> "ApiTokenQuerySet":
+        return self.filter(revoked_at=None, expires_at__gt=Now())
+
+
+class ApiToken(models.Model):
+    """A program's way in. `apitokens` is its sole writer, and knows the secret for as long as it takes to show it.
+
+    A token that replaces another belongs to the same account: to the record, and to what it began, it is the same program.
+    """
+
+    account = models.ForeignKey(User, on_delete=models.PROTECT, related_name="tokens")
+    public_id = models.CharField(max_length=12, unique=True, help_text="Stands in the token, and in logs.")
+    digest = models.BinaryField(max_length=32, help_text="SHA-256 of the secret.")
+    scopes = ArrayField(models.CharField(max_length=32))
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    replaces = models.OneToOneField("self", on_delete=models.PROTECT, null=True, blank=True, related_name="replaced_by")
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
+    last_used_from = models.GenericIPAddressField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    revoked_reason = models.TextField(blank=True)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API token"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(scopes__len__gte=1, scopes__contained_by=sorted(SCOPES)), name="apitoken_scopes"
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    expires_at__gt=F("created_at"),
+                    expires_at__lte=F("created_at") + timedelta(days=LONGEST_TOKEN),
+                ),
+                name="apitoken_expires",
+            ),
+            models.CheckConstraint(
+                condition=Q(revoked_at=None, revoked_by=None, revoked_reason="")
+                | (Q(revoked_at__isnull=False, revoked_by__isnull=False) & ~Q(revoked_reason="")),
+                name="apitoken_revoked_with_reason",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.public_id}"
+
+    @property
+    def owner(self) -> str:
+        return self.account.tenants[0] if len(self.account.tenants) == 1 else ""
+
+    def allows(self, scope: str) -> bool:
+        """Raises LookupError for a scope that there is not."""
+        if scope not in SCOPES:
+            raise LookupError(f"There is no scope {scope}.")
+        return scope in self.scopes
 
 
 class Session(AbstractBaseSession):

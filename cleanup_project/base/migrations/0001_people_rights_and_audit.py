@@ -1,3 +1,5 @@
+import datetime
+
 import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.contrib.postgres.fields
@@ -48,11 +50,14 @@ class Migration(migrations.Migration):
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
                 ('tenants', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), blank=True, default=list, help_text='Codes of the tenants whose things this person sees and decides; empty: of every tenant.', size=None)),
+                ('is_program', models.BooleanField(default=False, editable=False, help_text='It has tokens, and never signs in.')),
+                ('rights', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=32), default=list, editable=False, help_text="Of a program: what its token lets it decide. A person's come from their roles.", size=None)),
             ],
             options={
                 'verbose_name': 'user',
                 'verbose_name_plural': 'users',
                 'abstract': False,
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('is_program', False), ('rights', [])), models.Q(('is_program', True), ('is_staff', False), ('is_superuser', False), ('password__startswith', '!'), ('rights__contained_by', ['export_receipts', 'operate', 'place_hold', 'post_event', 'review_quarantine'])), _connector='OR'), name='program_never_signs_in')],
             },
             managers=[
                 ('objects', django.contrib.auth.models.UserManager()),
@@ -232,6 +237,34 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='bulkitem',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('done_at', None), ('outcome', '')), models.Q(models.Q(('outcome', ''), _negated=True), ('done_at__isnull', False)), _connector='OR'), name='bulkitem_done_with_outcome'),
+        ),
+        migrations.CreateModel(
+            name='ApiToken',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('public_id', models.CharField(help_text='Stands in the token, and in logs.', max_length=12, unique=True)),
+                ('digest', models.BinaryField(help_text='SHA-256 of the secret.', max_length=32)),
+                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=32), size=None)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('expires_at', models.DateTimeField()),
+                ('last_used_at', models.DateTimeField(blank=True, help_text='To the minute.', null=True)),
+                ('last_used_from', models.GenericIPAddressField(blank=True, null=True)),
+                ('revoked_at', models.DateTimeField(blank=True, null=True)),
+                ('revoked_reason', models.TextField(blank=True)),
+                ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='tokens', to=settings.AUTH_USER_MODEL)),
+                ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('replaces', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='replaced_by', to='base.apitoken')),
+                ('revoked_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'API token',
+                'ordering': ['-id'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('scopes__contained_by', ['catalogue:write', 'commands:read', 'events:post', 'holds:place', 'holds:read', 'holds:request-release', 'jobs:read', 'manifests:read', 'objects:read', 'policies:read', 'quarantine:close', 'quarantine:read', 'quarantine:replay', 'receipts:read', 'runs:create', 'runs:read']), ('scopes__len__gte', 1)), name='apitoken_scopes'),
+                    models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('created_at')), ('expires_at__lte', models.expressions.CombinedExpression(models.F('created_at'), '+', models.Value(datetime.timedelta(days=366))))), name='apitoken_expires'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('revoked_at', None), ('revoked_by', None), ('revoked_reason', '')), models.Q(('revoked_at__isnull', False), ('revoked_by__isnull', False), models.Q(('revoked_reason', ''), _negated=True)), _connector='OR'), name='apitoken_revoked_with_reason'),
+                ],
+            },
         ),
         # The broker's poll: django-q2 itself indexes only the id, and messages in hand would be read at every poll.
         migrations.RunSQL('CREATE INDEX ormq_by_key_and_lock ON django_q_ormq (key, lock)', 'DROP INDEX ormq_by_key_and_lock'),
