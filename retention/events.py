@@ -70,7 +70,7 @@ def waiting(event: RetentionEvent) -> list[Governing]:
         if rule.waits
         and rule.event_type == event.event_type
         and not rule.retain_permanently
-        and any(narrowed(rule.prefixes, event.prefixes))
+        and narrowed(rule.prefixes, event.prefixes)  # perhaps the empty prefix alone: the whole bucket
         and set(rule.bucket_ids) & set(event.bucket_ids)
         and meet(rule.retention_classes, event.retention_classes)
     ]

@@ -158,6 +158,8 @@ def test_a_preview_says_what_an_event_would_start(
     seen = events.preview(unsaved)
     assert (seen.versions, [row.key for row in seen.samples]) == (3, ["c/1/a", "c/1/b", "c/2/a"])
     assert "starts the clock of 3 present object versions, under contracts/1, " in seen.words
+    whole = event(tenant, bucket, "", by=manager)  # a whole bucket, as the policy of the fixture covers it
+    assert whole.started_versions == 4
     unsaved.event_type = "nobody-waits"
     assert events.preview(unsaved).words.startswith("It starts no clock")
     assert events.preview(unsaved).versions == 0
