@@ -317,6 +317,16 @@ STATIC_URL = "static/"
 # Where `collectstatic` puts the files and WhiteNoise finds them; without it they are served from the applications.
 STATIC_ROOT = env_str("STATIC_ROOT") or None
 WHITENOISE_USE_FINDERS = STATIC_ROOT is None
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+# Collected files get names that change with what they hold, so that browsers may keep them for ever, and are compressed once.
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_ROOT
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
 
 # HTTPS is assumed; the demo, which speaks plain http on loopback, switches it off.
 HTTPS = env_bool("HTTPS", default=not DEBUG)

@@ -1,6 +1,7 @@
 """System checks of the ground that everything stands on."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -119,6 +120,20 @@ def shared_attempts(**_: Any) -> list[CheckMessage]:
                 f"The cache is {backend}: each web process would count failed attempts to sign in for itself.",
                 hint="Use the database cache of these settings, or another one that all processes share.",
                 id="base.E007",
+            )
+        ]
+    return []
+
+
+@register(Tags.security, deploy=True)
+def collected_files(**_: Any) -> list[CheckMessage]:
+    """base.E008: where files are to be collected, they are."""
+    if settings.STATIC_ROOT and not (Path(settings.STATIC_ROOT) / "staticfiles.json").exists():
+        return [
+            Error(
+                f"STATIC_ROOT is {settings.STATIC_ROOT}, and no files were collected there: no page can be shown.",
+                hint="Run manage.py collectstatic with the same STATIC_ROOT, after each change of the code.",
+                id="base.E008",
             )
         ]
     return []

@@ -1,5 +1,7 @@
 """System checks fail where the ground is not as the ledger needs it."""
 
+from pathlib import Path
+
 import pytest
 from django.conf import LazySettings
 from django.db import connection
@@ -55,3 +57,12 @@ def test_attempts_are_counted_for_all_processes_together(settings: LazySettings)
     assert checks.shared_attempts() == []
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     assert [each.id for each in checks.shared_attempts()] == ["base.E007"]
+
+
+def test_where_files_are_to_be_collected_they_are(settings: LazySettings, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = tmp_path
+    assert [each.id for each in checks.collected_files()] == ["base.E008"]
+    (tmp_path / "staticfiles.json").touch()
+    assert checks.collected_files() == []
+    settings.STATIC_ROOT = None
+    assert checks.collected_files() == []
