@@ -31,6 +31,16 @@ before: The changed values before, as JSON.
 after: The changed values after, as JSON; of a sign-in, the network address.
 request_id: As the log has it.
 """, {"actor_name": WHO, "reason": WORDS, "subject_label": NAMES, "before": WORDS, "after": SIGN_IN}),
+    "ApiToken": Table("base.apitokens", EVER, """
+account: The program's account.
+scopes: What it may ask for.
+replaces: The token that it takes the place of.
+expires_at: It opens nothing from then on.
+last_used_from: The network address of its last use.
+revoked_at: When it was revoked; null: it was not.
+revoked_by: Who revoked it.
+revoked_reason: Why it was revoked.
+""", {"last_used_from": SIGN_IN, "revoked_reason": WORDS}),
     "Heartbeat": Table("base.heartbeats", "until its cluster stops; a day, where nobody looks after it any more", """
 host: Name of the host.
 started_at: When the cluster was started.
