@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from cleanup_project.base import jobpace, queue
+from cleanup_project.base import apitokens, jobpace, queue
 from cleanup_project.base import rollups as rolling
 from ledger import breaker, closing, compare, dispositions, drain, exports, inflight, rollups, runs, stops
 from ledger.models import CleanupCommand, CleanupRun
@@ -43,6 +43,7 @@ def sweep() -> Mapping[str, int]:
         "keys_forgotten": outbox.forget_details(),
         "bulk_jobs": jobpace.ring(),
         "exports": exports.ring(),
+        "tokens_ending": apitokens.watch(),
         "notified": closing.notify(),
         "minutes_counted": rolling.count([*rollups.SOURCES, *of_webhooks.SOURCES]),
     }

@@ -3,10 +3,11 @@
 from uuid import uuid4
 
 from django.contrib import admin
+from django.contrib.auth.models import Group
 from django.db.models import Model
 
-from cleanup_project.base import alarms, clock
-from cleanup_project.base.models import Heartbeat
+from cleanup_project.base import alarms, apitokens, clock, roles
+from cleanup_project.base.models import Heartbeat, User
 from ledger import erasure, inflight, quarantine, stops
 from ledger.models import ItemDisposition, ReceiptExport, ScheduleSlot, SkippedItem
 from retention import control, dispositions, lifecycle, releases
@@ -28,6 +29,11 @@ def make() -> Acting:
     endpoint, _secret = endpoints.create(
         tenant="acme", name="archive", url="https://archive.example/", event_types=["media.deleted"],
         by=acting.people["operator"],
+    )  # fmt: skip
+    keeper = User.objects.create_user("keeper", is_staff=True)
+    keeper.groups.add(Group.objects.get(name=roles.ADMINISTRATOR))
+    apitokens.create(
+        name="nightly", scopes=["runs:read"], tenants=["acme"], days=30, by=keeper, reason="Reports.",
     )  # fmt: skip
     KeyRule.objects.create(bucket=acting.bucket, position=1, pattern="{_*}")
     acting.store.set_lifecycle(acting.place, LifecycleRule("old", True, noncurrent_days=30))

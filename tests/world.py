@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models.functions import Now
 
-from cleanup_project.base import roles
+from cleanup_project.base import apitokens, roles
 from cleanup_project.base.models import User
 from ledger import manifest, runs
 from ledger.models import CleanupRun
@@ -134,6 +134,16 @@ def release(placed: LegalHold) -> HoldRelease:
     return releases.approve(release=asked, by=other, reason="Confirmed", matter=placed.matter)
 
 
+def program(*, person: User, scopes: list[str], tenants: list[str] | None = None, name: str = "nightly") -> User:
+    """The account of a program, whose token this person made, as an administrator who is one for the moment."""
+    person.groups.add(administrators := Group.objects.get(name=roles.ADMINISTRATOR))
+    token, _text = apitokens.create(
+        name=name, scopes=scopes, tenants=tenants or [], days=1, by=User.objects.get(pk=person.pk), reason="Made."
+    )
+    person.groups.remove(administrators)
+    return token.account
+
+
 def facts(row: ObjectVersion) -> VersionFacts:
     from retention.why import facts_of
 
@@ -153,6 +163,7 @@ __all__ = [
     "facts",
     "hold",
     "listed",
+    "program",
     "published",
     "release",
     "sealed_run",

@@ -8,7 +8,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any, Final, NoReturn
@@ -61,16 +61,18 @@ def authenticate(header: str | None, address: str | None = None) -> ApiToken:
     if scheme.lower() != "bearer" or not re.fullmatch(PATTERN, text):
         refuse("no token of ours" if header else "no header")
     _, public_id, secret = text.split("_")
-    token = ApiToken.objects.filter(public_id=public_id).select_related("account").annotate(now=Now()).first()
-    if token is None or not hmac.compare_digest(bytes(token.digest), digest(secret)):
+    found: Any = ApiToken.objects.filter(public_id=public_id).select_related("account").annotate(now=Now()).first()
+    if found is None or not hmac.compare_digest(bytes(found.digest), digest(secret)):
         refuse("unknown", public_id)
+    token: ApiToken = found
+    now: datetime = found.now
     if token.revoked_at is not None:
         refuse("revoked", public_id)
-    if token.expires_at <= token.now:
+    if token.expires_at <= now:
         refuse("expired", public_id)
     if not token.account.is_active:
         refuse("its account is not active", public_id)
-    if token.last_used_at is None or token.last_used_at <= token.now - NOTED_EVERY:
+    if token.last_used_at is None or token.last_used_at <= now - NOTED_EVERY:
         note_use(token, address)
     return token
 
@@ -168,6 +170,17 @@ def revoke(*, token: ApiToken, by: User, reason: str) -> ApiToken:
         audit.record(action="token.revoked", subject=old, by=by, reason=reason)
     token.refresh_from_db()
     return token
+
+
+def behind(account: User | None, person: User) -> str:
+    """Who asked for something, where that counts as this person themselves: they did, or a program whose token they made.
+
+    Whoever makes a token sees it, so the two are no two parties. Empty where they are.
+    """
+    if account == person:
+        return str(person)
+    made = account is not None and account.is_program and account.tokens.filter(created_by=person).exists()
+    return f"{account}, whose token {person} made" if made else ""
 
 
 def watch() -> int:

@@ -112,6 +112,10 @@ ABOUT: Final = {
         "One row is something that was told of: its bytes are frozen, and every delivery sends the same."
     ),
     "base.User": "One row is a person. Their roles say what they may do; who leaves is deactivated, never deleted.",
+    "base.ApiToken": (
+        "One row is a program's way in: what it may do, for whom, and until when. Make one here; replace or revoke it on "
+        "its page."
+    ),
     "auth.Group": "One row is a role with its rights. Roles are part of the product and are not edited.",
     "base.Heartbeat": "One row is one cluster of workers: when it was last seen, and when it last did something.",
     "base.BulkItem": "One row is one thing that a bulk job was made for, and what became of it.",

@@ -76,6 +76,7 @@ TASKS: Final[dict[str, tuple[Entry, ...]]] = {
     "Administer": (
         listed("People", "base.User"),
         listed("Roles", "auth.Group"),
+        listed("API tokens", "base.ApiToken"),
         listed("Workers", "base.Heartbeat"),
         Entry("All records", "admin:index"),
     ),

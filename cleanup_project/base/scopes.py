@@ -4,6 +4,7 @@ Two scopes may need the same right, and a right may reach further than a scope: 
 right. None of the rights is one by which somebody approves what another began; a constraint of the database says so, too.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 
@@ -36,6 +37,6 @@ SCOPES: Final[dict[str, Scope]] = {
 RIGHTS_OF_PROGRAMS: Final = sorted({scope.right for scope in SCOPES.values() if scope.right})
 
 
-def rights_of(scopes: list[str]) -> list[str]:
+def rights_of(scopes: Iterable[str]) -> list[str]:
     """What the verbs behind these scopes ask for."""
     return sorted({SCOPES[scope].right for scope in scopes} - {""})

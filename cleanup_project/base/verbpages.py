@@ -113,6 +113,23 @@ class VerbPages(RecordAdmin[M]):
         }
         return TemplateResponse(request, template, context)
 
+    def secret_page(
+        self, request: HttpRequest, obj: M, secret: str, title: str, about: str, next_step: str
+    ) -> HttpResponse:
+        """The answer to the POST itself: the secret is in no message, session, address or cache."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "subtitle": display.visible(str(obj)),
+            "opts": self.opts,
+            "original": obj,
+            "secret": secret,
+            "about": about,
+            "next_step": next_step,
+            "url": display.change_url(obj),
+        }
+        return TemplateResponse(request, "admin/secret.html", context, headers={"Cache-Control": "no-store"})
+
     def wanted(self, request: HttpRequest, object_id: str) -> M:
         """The row that a decision is about, for whoever may see it."""
         obj = self.get_object(request, object_id)

@@ -1,11 +1,12 @@
-"""The page of a person, with the tenants to whose things they are limited."""
+"""The pages of people and of tokens, with the tenants to whose things they are limited."""
 
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.forms import UserChangeForm
 
 from cleanup_project.base import admin as base
-from cleanup_project.base.models import User
+from cleanup_project.base.models import ApiToken, User
+from cleanup_project.base.tokenpages import TokenAdmin, TokenForm
 from retention.models import Tenant
 
 admin.site.unregister(User)
@@ -27,3 +28,17 @@ class PersonForm(UserChangeForm):  # type: ignore[type-arg]
 @admin.register(User)
 class PersonAdmin(base.PersonAdmin):
     form = PersonForm
+
+
+class TokenOfTenants(TokenForm):
+    tenants = forms.MultipleChoiceField(
+        required=False,
+        choices=tenants,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The program sees and decides about what belongs to these, and nothing else.",
+    )
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(TokenAdmin):
+    form_class = TokenOfTenants

@@ -42,6 +42,7 @@ STANDARD: Final = ("changelist", "change", "history")
 # Pages that add something, by the right that it takes; no other model has one.
 ADDS: Final = {
     "base_user": "manage_settings",
+    "base_apitoken": "manage_settings",
     "retention_tenant": "manage_settings",
     "retention_bucket": "manage_settings",
     "retention_keyrule": "manage_settings",
@@ -102,6 +103,8 @@ VERBS: Final = {
     "base_user_reset-factor": decides("manage_settings"),
     "base_user_end-sessions": decides("manage_settings"),
     "base_user_unlink-provider": decides("manage_settings"),
+    "base_apitoken_replace": decides("manage_settings"),
+    "base_apitoken_revoke": decides("manage_settings"),
     "base_bulkjob_pause": decides("operate"),
     "base_bulkjob_resume": decides("operate"),
     "base_bulkjob_rate": decides("operate"),
@@ -142,6 +145,7 @@ ELSEWHERE: Final = {
     # What asks a store, and what is there only once it was made: with their own tests.
     "ledger_cleanupcommand_store", "ledger_deadletter_now", "ledger_cleanuprun_certificate_json",
     "ledger_receiptexport_manifest", "ledger_receiptexport_part",
+    "trigger-tick", "trigger-wake",  # no pages: programs ring there with a secret (test_triggers)
     "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site", "app_list",
 }  # fmt: skip
 

@@ -9,7 +9,6 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
@@ -32,6 +31,7 @@ from webhooks.models import EVERY_TYPE, Endpoint
 from webhooks.traffic import Traffic, traffic
 
 WAIT = "This waits for the answer, 15 seconds at the most."
+SHOWN = "The secret of this endpoint."
 
 
 class EndpointList(LargeChangeList):
@@ -141,7 +141,7 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
                 form.add_error(None, str(refusal))
             else:
                 next_step = "Install it at the receiver, then enable the endpoint, which sends a ping first."
-                return self.secret_page(request, endpoint, secret, "Endpoint added", next_step)
+                return self.secret_page(request, endpoint, secret, "Endpoint added", SHOWN, next_step)
         context = {
             "button": "Add endpoint",
             "about": "It is owed the events that are emitted from now on, signed with a secret that the next page shows "
@@ -149,24 +149,6 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
         }
         fieldsets = [(None, {"fields": (*EndpointForm.Meta.fields, "reason")})]
         return self.form_page(request, form, "admin/verb.html", context, "Add an endpoint", fieldsets)
-
-    def secret_page(
-        self, request: HttpRequest, endpoint: Endpoint, secret: str, title: str, next_step: str
-    ) -> HttpResponse:
-        """The answer to the POST itself: the secret is in no message, session, address or cache."""
-        context = {
-            **self.admin_site.each_context(request),
-            "title": title,
-            "subtitle": display.visible(str(endpoint)),
-            "opts": self.opts,
-            "original": endpoint,
-            "secret": secret,
-            "next_step": next_step,
-            "url": display.change_url(endpoint),
-        }
-        return TemplateResponse(
-            request, "admin/webhooks/endpoint/secret.html", context, headers={"Cache-Control": "no-store"}
-        )
 
     def ping_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.deciding(request, object_id)
@@ -233,7 +215,7 @@ class EndpointAdmin(VerbPages[Endpoint], ReadOnlyAdmin[Endpoint]):
                 form.add_error(None, str(refusal))
             else:
                 next_step = "Install it at the receiver beside the old one, or instead of it where that was revoked."
-                return self.secret_page(request, obj, secret, "Secret rotated", next_step)
+                return self.secret_page(request, obj, secret, "Secret rotated", SHOWN, next_step)
         context = {
             "button": "Rotate the secret",
             "about": "The new secret signs first from the next attempt on; the next page shows it once.",
