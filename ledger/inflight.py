@@ -111,10 +111,18 @@ def ended() -> int:
         return closed
 
 
+def is_for(user: User, report: HoldReport) -> bool:
+    """Whoever placed the hold reads its report; of one that a program placed, whoever might have."""
+    placed = report.hold.placed_by
+    if placed.is_program:
+        return not user.is_program and user.has_perm("base.place_hold")
+    return placed == user
+
+
 def acknowledge(*, report: HoldReport, by: User) -> HoldReport:
-    """Whoever placed the hold has read how all that was in flight ended. Raises NotPermitted, LedgerError."""
+    """Whoever the report is for has read how all that was in flight ended. Raises NotPermitted, LedgerError."""
     tenancy.permit(by, report.hold, NotPermitted)
-    if report.hold.placed_by_id != by.pk:
+    if not is_for(by, report):
         raise NotPermitted(f"The report is for {report.hold.placed_by}, who placed the hold.")
     with transaction.atomic():
         if report.commands.filter(ended_at=None).exists():

@@ -31,7 +31,7 @@ def of_run(type: str, run: CleanupRun, occurrence: str = "", **data: Any) -> Not
 
 
 def opened(run: CleanupRun) -> Notice:
-    by = "person" if run.opened_by_id else "system"
+    by = "system" if run.opened_by is None else "program" if run.opened_by.is_program else "person"
     erasure = run.policy.erasure
     return of_run("run.opened", run, mode=str(run.mode), as_of=instant(run.as_of), by=by, erasure=erasure)
 

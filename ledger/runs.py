@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, clock, queue, tenancy
+from cleanup_project.base import alarms, apitokens, audit, clock, queue, tenancy
 from cleanup_project.base.models import User
 from ledger import floors, notices
 from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, NotPermitted, RunOverlap
@@ -208,8 +208,8 @@ def approve(*, run: CleanupRun, by: User, root: str, confirmation: str, reason: 
         raise LedgerError("State a reason for approving the run.")
     with transaction.atomic():
         run = CleanupRun.objects.select_for_update(no_key=True).get(pk=run.pk)
-        if run.opened_by_id == by.pk:
-            raise LedgerError(f"{run} was opened by {by}: a second person must approve it.")
+        if own := apitokens.behind(run.opened_by, by):
+            raise LedgerError(f"{run} was opened by {own}: a second person must approve it.")
         if run.state != RunState.NEEDS_APPROVAL:
             raise LedgerError(f"{run} does not wait for an approval: it is {run.get_state_display()}.")
         refuse_unread(run, root, confirmation)

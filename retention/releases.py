@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from cleanup_project.base import audit, clock, tenancy
+from cleanup_project.base import apitokens, audit, clock, tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import control
@@ -75,8 +75,8 @@ def open_to(release: HoldRelease, by: User, reason: str) -> HoldRelease:
     release.hold = hold
     if release.decision:
         raise RetentionError(f"The {release} is {release.decision} already.")
-    if release.requested_by_id == by.pk:
-        raise NotPermitted(f"The {release} was requested by {by}: a second person must decide.")
+    if own := apitokens.behind(release.requested_by, by):
+        raise NotPermitted(f"The {release} was requested by {own}: a second person must decide.")
     return release
 
 

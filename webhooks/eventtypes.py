@@ -95,7 +95,7 @@ TYPES: Final[Mapping[str, EventType]] = {
             **OF_RUN,
             **MODE,
             "as_of": Member("The instant at which eligibility is judged.", INSTANT),
-            "by": Member("Who opened it: a person, or the system by itself.", one_of("person", "system")),
+            "by": Member("Who opened it: a person, a program, or the system.", one_of("person", "program", "system")),
             "erasure": Member("Whether it carries out an urgent erasure.", {"type": "boolean"}),
         },
     ),

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 from django.utils.safestring import SafeString
@@ -26,8 +26,11 @@ NOTICED = 3
 
 @notices.register
 def unread_reports(user: User) -> Iterator[Notice]:
-    """For whoever placed a hold: what was in flight then, until they acknowledge how it ended."""
-    mine = tenancy.scoped(HoldReport.objects.unread().filter(hold__placed_by=user), user, HoldReportAdmin.tenant_path)
+    """For whoever placed a hold, or might have where a program did: what was in flight, until they acknowledge its end."""
+    theirs = Q(hold__placed_by=user)
+    if user.has_perm("base.place_hold"):
+        theirs |= Q(hold__placed_by__is_program=True)
+    mine = tenancy.scoped(HoldReport.objects.unread().filter(theirs), user, HoldReportAdmin.tenant_path)
     for report in mine.select_related("hold").order_by("-pk")[:NOTICED]:
         words = f"Hold {report.hold}: {inflight.told(report)}"
         yield Notice("alarm", display.visible(words), display.change_url(report))
@@ -48,7 +51,7 @@ class HoldReportAdmin(VerbPages[HoldReport], ReadOnlyAdmin[HoldReport]):
 
     def tools(self, request: HttpRequest, obj: HoldReport) -> Iterable[Tool]:
         yield Tool("Hold", display.change_url(obj.hold))
-        if obj.hold.placed_by_id == request.user.pk and obj.in_flight and obj.acknowledged_at is None:
+        if inflight.is_for(person(request), obj) and obj.in_flight and obj.acknowledged_at is None:
             yield Tool("Acknowledge", reverse("admin:ledger_holdreport_acknowledge", args=[obj.pk]))
 
     def get_urls(self) -> list[Any]:
@@ -57,7 +60,7 @@ class HoldReportAdmin(VerbPages[HoldReport], ReadOnlyAdmin[HoldReport]):
 
     def acknowledge_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         obj = self.wanted(request, str(object_id))
-        if obj.hold.placed_by_id != request.user.pk:
+        if not inflight.is_for(person(request), obj):
             raise PermissionDenied
         form = forms.modelform_factory(HoldReport, fields=())(
             request.POST if request.method == "POST" else None, instance=obj

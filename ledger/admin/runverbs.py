@@ -9,7 +9,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 
-from cleanup_project.base import display
+from cleanup_project.base import apitokens, display
 from cleanup_project.base.modeladmin import Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
 from ledger import runs
@@ -143,7 +143,7 @@ def named(verb: str) -> str:
 
 
 def may_approve(request: HttpRequest, run: CleanupRun) -> bool:
-    return request.user.has_perm("base.approve_run") and run.opened_by_id != request.user.pk
+    return request.user.has_perm("base.approve_run") and not apitokens.behind(run.opened_by, person(request))
 
 
 def may_operate(request: HttpRequest, run: CleanupRun) -> bool:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import display
+from cleanup_project.base import apitokens, display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import VerbPages, person
 from retention import release_impact, releases
@@ -98,8 +98,8 @@ class HoldReleaseAdmin(VerbPages[HoldRelease], ReadOnlyAdmin[HoldRelease]):
         yield Tool("Hold", display.change_url(obj.hold))
         if (
             not obj.decision
-            and obj.requested_by_id != request.user.pk
             and request.user.has_perm("base.approve_release")
+            and not apitokens.behind(obj.requested_by, person(request))
         ):
             yield Tool("Approve", reverse("admin:retention_holdrelease_approve", args=[obj.pk]))
             yield Tool("Deny", reverse("admin:retention_holdrelease_deny", args=[obj.pk]))

@@ -17,7 +17,7 @@ from retention.models import Bucket, LegalHold, Tenant
 from tests.ledger.acting import EPOCH, Acting, build
 from tests.retention.test_admin_verbs import hold_fields
 from tests.web import quick_pages, url  # noqa: F401
-from tests.world import hold
+from tests.world import hold, program
 
 pytestmark = pytest.mark.django_db
 
@@ -27,12 +27,12 @@ def world() -> Acting:
     return build()
 
 
-def placed_in_flight(world: Acting) -> HoldReport:
+def placed_in_flight(world: Acting, by: User | None = None) -> HoldReport:
     """A hold that found one command leased, and one waiting."""
     world.fill(["case/1", "case/2"])
     world.run()
     claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], 60, 1)
-    placed = hold(world.tenant, world.bucket, "case/", by=world.people["compliance"])
+    placed = hold(world.tenant, world.bucket, "case/", by=by or world.people["compliance"])
     return inflight.placed(placed.pk)
 
 
@@ -80,6 +80,21 @@ def test_only_whoever_placed_the_hold_acknowledges(world: Acting, client: Client
     assert acknowledge not in client.get(url(HoldReport, "change", report.pk)).content.decode()
     assert client.post(acknowledge).status_code == 403
     assert noticed(world.people["compliance"])
+
+
+def test_the_report_of_a_hold_that_a_program_placed_is_for_whoever_might_have(world: Acting, client: Client) -> None:
+    account = program(person=world.people["operator"], scopes=["holds:place"])
+    report = placed_in_flight(world, by=account)
+    ended(world)
+    for name in ("compliance", "compliance2"):
+        assert noticed(world.people[name])
+    assert noticed(world.people["operator"]) == []
+    for refused in (world.people["operator"], account):
+        with pytest.raises(NotPermitted, match="who placed the hold"):
+            inflight.acknowledge(report=report, by=refused)
+    client.force_login(world.people["compliance2"])
+    assert client.post(url(HoldReport, "acknowledge", report.pk)).status_code == 302
+    assert noticed(world.people["compliance"]) == []
 
 
 def test_whoever_sees_other_tenants_by_now_is_told_nothing_and_acknowledges_nothing(world: Acting) -> None:

@@ -93,6 +93,13 @@ def test_a_run_that_a_person_opened_says_so_and_not_who() -> None:
     assert "manager" not in json.dumps(told())
 
 
+def test_a_run_that_a_program_opened_says_so() -> None:
+    acting = build()
+    account = rows.program(person=acting.people["operator"], scopes=["runs:create"])
+    runs.open_run(policy=acting.revision.policy, by=account, mode=CleanupRun.Mode.DRY_RUN)
+    assert [each["by"] for each in data("run.opened")] == ["program"]
+
+
 def test_the_same_request_opens_and_tells_once() -> None:
     acting = build()
     for _ in range(2):
