@@ -16,6 +16,7 @@ import django_stubs_ext
 from django.core.exceptions import ImproperlyConfigured
 
 from cleanup_project.base import limits
+from webhooks import receiver
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be subscripted at run time
 
@@ -86,6 +87,20 @@ def env_keys(name: str) -> list[str]:
                 "'import base64, secrets; print(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())'"
             )
     return keys
+
+
+def env_trigger_secrets(name: str) -> list[str]:
+    """Secrets as Standard Webhooks writes them: whsec_ and the base64 of 24 to 64 bytes."""
+    given = env_list(name)
+    for number, secret in enumerate(given, 1):
+        try:
+            receiver.parse_secret(secret)
+        except receiver.Refused as refused:
+            raise ImproperlyConfigured(
+                f"{name} must be a comma list of secrets; number {number} is none: {refused}. Make one: python -c "
+                "'import base64, secrets; print(\"whsec_\" + base64.b64encode(secrets.token_bytes(32)).decode())'"
+            ) from None
+    return given
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
@@ -370,6 +385,9 @@ WEBHOOK_EGRESS_PROXY = env_str("WEBHOOK_EGRESS_PROXY").strip()  # webhooks.E003 
 WEBHOOKS_SETTLED_TASK = "ledger.tasks.notify"  # rung when events were settled
 HOLD_PLACED_TASK = "ledger.tasks.hold_placed"  # rung with each new legal hold
 STOP_PRESSED_TASK = "ledger.tasks.stop_pressed"  # rung each time the stop switch is pressed
+
+# Triggers from outside (docs/triggers.md). None: there are no such addresses. Several are valid while one replaces another.
+TRIGGER_SECRETS = env_trigger_secrets("TRIGGER_SECRETS")
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

@@ -2,6 +2,7 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from cleanup_project.operations import triggers
 from cleanup_project.operations.pages import dashboard, find, mywork
 
 page = admin.site.admin_view
@@ -13,4 +14,6 @@ urlpatterns = [
     path("admin/find/", page(find.page), name="find"),
     path("signin/", include("cleanup_project.base.signin.urls")),
     path("admin/", admin.site.urls),
+    path("triggers/tick", triggers.trigger(triggers.tick), name="trigger-tick"),
+    path("triggers/wake", triggers.trigger(triggers.wake), name="trigger-wake"),
 ]
