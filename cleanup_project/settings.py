@@ -42,6 +42,13 @@ def env_int(name: str, default: int) -> int:
         raise ImproperlyConfigured(f"{name} must be a whole number; it is {raw!r}.") from None
 
 
+def env_positive(name: str, default: int) -> int:
+    number = env_int(name, default)
+    if number < 1:
+        raise ImproperlyConfigured(f"{name} must be a whole number, 1 or more; it is {number}.")
+    return number
+
+
 def env_minutes(name: str, default: int) -> int:
     """In seconds. None would be for ever asked, and for ever refused."""
     minutes = env_int(name, default)
@@ -188,6 +195,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "cleanup_project.base.requestids.numbered",
+    "cleanup_project.operations.api.edge.edge",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -202,6 +211,8 @@ MIDDLEWARE = [
     "cleanup_project.base.signin.sessions.end_when_over",
     "django_structlog.middlewares.RequestMiddleware",
 ]
+
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # which is `requestids`, and not the client
 
 ROOT_URLCONF = "cleanup_project.urls"
 WSGI_APPLICATION = "cleanup_project.wsgi.application"
@@ -388,6 +399,10 @@ STOP_PRESSED_TASK = "ledger.tasks.stop_pressed"  # rung each time the stop switc
 
 # Triggers from outside (docs/triggers.md). None: there are no such addresses. Several are valid while one replaces another.
 TRIGGER_SECRETS = env_trigger_secrets("TRIGGER_SECRETS")
+
+# The API (docs/api.md): requests of one token, by each kind.
+API_READS_PER_MINUTE = env_positive("API_READS_PER_MINUTE", 600)
+API_WRITES_PER_MINUTE = env_positive("API_WRITES_PER_MINUTE", 60)
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

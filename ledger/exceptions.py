@@ -10,7 +10,11 @@ class LedgerError(Exception):
 
 
 class RunOverlap(LedgerError):
-    """Another run of the policy is still open."""
+    """Another run of the policy is still open; `run` is its key, where it is known."""
+
+    def __init__(self, message: str, *, run: str = "") -> None:
+        super().__init__(message)
+        self.run = run
 
 
 class InputRefused(LedgerError):

@@ -36,17 +36,18 @@ def open_run(
     """Open a run at the database's present time; returns (run, whether it is new).
 
     Without a mode it enforces where enforcement is switched on for any part of the policy's scope, and is a dry run
-    elsewhere. The same idempotency key returns the same run for ever; with another policy or mode it raises
-    IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open, and InputRefused for an enforcing
-    run where the catalogue is no ground to destroy anything; a dry run goes on and keeps what speaks against it.
+    elsewhere. The same idempotency key returns the same run for ever, whatever would be chosen now; with another policy or
+    mode it raises IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open, and InputRefused for
+    an enforcing run where the catalogue is no ground to destroy anything; a dry run goes on and keeps what speaks against
+    it.
     """
     tenancy.permit(by, policy, NotPermitted)
-    mode = mode or default_mode(policy)
     holds.unpark_released()
     if idempotency_key is not None:
         earlier = CleanupRun.objects.filter(idempotency_key=idempotency_key).first()
         if earlier is not None:
             return same_request(earlier, policy, mode), False
+    mode = mode or default_mode(policy)
     rules = own_rules(policy, clock.now())
     earlier = refuse_overlap(policy, mode, idempotency_key)
     if earlier is not None:
@@ -76,7 +77,8 @@ def refuse_overlap(
     if busy is not None and idempotency_key is not None and busy.idempotency_key == idempotency_key:
         return busy
     if busy is not None:
-        raise RunOverlap(f"{busy} of policy {policy} is still {busy.get_state_display()}: let it end, or cancel it.")
+        words = f"{busy} of policy {policy} is still {busy.get_state_display()}: let it end, or cancel it."
+        raise RunOverlap(words, run=busy.key)
     return None
 
 
@@ -92,8 +94,8 @@ def default_mode(policy: RetentionPolicy) -> CleanupRun.Mode:
     return CleanupRun.Mode.DRY_RUN
 
 
-def same_request(run: CleanupRun, policy: RetentionPolicy, mode: CleanupRun.Mode) -> CleanupRun:
-    if run.policy_id != policy.pk or run.mode != mode:
+def same_request(run: CleanupRun, policy: RetentionPolicy, mode: CleanupRun.Mode | None) -> CleanupRun:
+    if run.policy_id != policy.pk or mode not in (None, run.mode):
         raise IdempotencyConflict(f"This idempotency key opened {run}, which is another request; use a new key.")
     return run
 

@@ -21,12 +21,13 @@ def ref(bucket: Bucket) -> BucketRef:
     )
 
 
-def named(text: str) -> Bucket:
+def named(text: str, codes: Collection[str] = ()) -> Bucket:
     """The bucket called `name`, or `name@endpoint` where two stores have one of that name.
 
-    Raises RetentionError, which lists the buckets that there are.
+    `codes`: of tenants, for who sees no others: then only the buckets that these use are there. Raises RetentionError, which
+    lists the buckets that there are.
     """
-    known = list(Bucket.objects.order_by("name", "endpoint_url"))
+    known = list((used_by(codes) if codes else Bucket.objects.all()).order_by("name", "endpoint_url"))
     exact = [each for each in known if full_name(each) == text]
     found = exact or [each for each in known if each.name == text]
     if len(found) == 1:

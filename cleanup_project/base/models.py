@@ -135,6 +135,18 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
 
+class ApiUse(models.Model):
+    """What a token asked for within one minute, the last in which it did; it survives no crash. `apirates` writes it."""
+
+    token = models.OneToOneField(ApiToken, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    minute = models.BigIntegerField(help_text="Since 1970.")
+    reads = models.PositiveIntegerField()
+    writes = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.token_id}: {self.reads} reads, {self.writes} writes"
+
+
 class Session(AbstractBaseSession):
     """A browser in which somebody signs in. Whose it is stands in a column, so that every one of a person can be ended."""
 

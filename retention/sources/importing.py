@@ -4,16 +4,19 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import md5
+from hashlib import file_digest, md5
 from pathlib import Path
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from django.db import connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models.functions import Now
 
+from cleanup_project.base import audit
+from cleanup_project.base.canonical import instant
+from cleanup_project.base.models import User
 from retention import catalogue, freshness
-from retention.exceptions import RetentionError
+from retention.exceptions import NotPermitted, RetentionError
 from retention.facts import BucketRules, Observation
 from retention.models import Bucket, CatalogueSync, ObjectVersion, Tenant
 from retention.sources.files import Line, read_csv, read_jsonl
@@ -84,6 +87,31 @@ def import_file(
     return report
 
 
+def upload(*, bucket: Bucket, path: Path, format: Format, observed_at: datetime, by: User) -> Imported:
+    """`import_file` of what somebody sent: on record before its first row, and with its figures when it has ended.
+
+    A file says of any key whose it is, so it takes an account that sees every tenant. Raises NotPermitted, and as
+    `import_file`.
+    """
+    if by.tenants:
+        raise NotPermitted(
+            f"{by} decides about what belongs to {', '.join(by.tenants)}, and an upload may name objects of any tenant: that "
+            "needs an account of every tenant."
+        )
+    with path.open("rb") as file:
+        told = {"sha256": file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size, "format": format}
+    with transaction.atomic():
+        after = told | {"observed_at": instant(observed_at)}
+        audit.record(action="catalogue.upload_begun", subject=bucket, by=by, after=after)
+    report = import_file(bucket, path, format=format, observed_at=observed_at)
+    with transaction.atomic():
+        counted = {"rows": report.rows, "recorded": report.recorded, "errors": len(report.errors)}
+        audit.record(
+            action="catalogue.uploaded", subject=bucket, by=by, after=told | counted | {"stopped": report.stopped}
+        )
+    return report
+
+
 def finished(bucket: Bucket, report: Imported, source: Source) -> None:
     """Keep that the catalogue says what a file said, as of when that was true."""
     CatalogueSync.objects.create(
@@ -136,9 +164,12 @@ def remembering_names() -> Iterator[None]:
     """Remember, outside of this process's memory, which versions a file has named."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE catalogue_named (digest uuid PRIMARY KEY, place text NOT NULL)")
-    yield
-    with connection.cursor() as cursor:
-        cursor.execute("DROP TABLE catalogue_named")
+    try:
+        yield
+    finally:
+        # The connection may serve another import next, whatever became of this one; a lost one has forgotten the table.
+        with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS catalogue_named")
 
 
 def first_of_their_name(lines: Sequence[Line], report: Imported) -> list[Line]:

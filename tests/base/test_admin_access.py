@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from cleanup_project.base import lists, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, Rollup, RollupMark, Session, User
+from cleanup_project.base.models import Alarm, ApiUse, Rollup, RollupMark, Session, User
 from ledger.models import (
     Attempt,
     Certificate,
@@ -47,9 +47,10 @@ PEOPLE = (User, Group)
 
 # What other pages show of these is enough: rows of a command's or a receipt's page, and what workers keep for themselves.
 WITHOUT_PAGES = {
-    Attempt, Certificate, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret, ErasureTarget,
-    Incident, InFlight, Lane, ManifestComparison, ManifestDifference, ManifestReview, OutcomeTally, Pace, Ping,
-    ReceiptExportPart, ReceiptLocator, Request, Rollup, RollupMark, RunTally, Session, StopReport, TenantSalt, Turn,
+    ApiUse, Attempt, Certificate, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret,
+    ErasureTarget, InFlight, Incident, Lane, ManifestComparison, ManifestDifference, ManifestReview, OutcomeTally,
+    Pace, Ping, ReceiptExportPart, ReceiptLocator, Request, Rollup, RollupMark, RunTally, Session, StopReport,
+    TenantSalt, Turn,
 }  # fmt: skip
 
 

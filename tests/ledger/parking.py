@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db.models.functions import Now
 
 from ledger import closing, runs
-from ledger.models import CleanupCommand
+from ledger.models import CleanupCommand, DeadLetter
 from retention.models import Enforcement, LegalHold
 from retention.storage import Failure, FailureClass, VersionRef
 from retention.storage.memory import Fault
@@ -21,6 +21,19 @@ def dead(world: Acting, key: str = "clips/dead") -> CleanupCommand:
     world.run()
     world.store.inject(Fault("delete_versions", DENIED, frozenset({VersionRef(row.key, row.version_id)})))
     return drained(world, key, "dead")
+
+
+def parked(world: Acting, *names: str, failure: Failure = DENIED) -> list[DeadLetter]:
+    """Quarantine entries of one run, in the order of the names."""
+    rows = [world.put(f"clips/{name}", asset=name) for name in names]
+    world.run()
+    world.store.inject(
+        Fault("delete_versions", failure, frozenset(VersionRef(row.key, row.version_id) for row in rows))
+    )
+    world.drain()
+    closing.close_drained()
+    found = {entry.key: entry for entry in DeadLetter.objects.filter(resolved_at=None)}
+    return [found[row.key] for row in rows]
 
 
 def held(world: Acting, key: str = "clips/held") -> tuple[CleanupCommand, LegalHold]:

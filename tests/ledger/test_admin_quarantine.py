@@ -18,7 +18,8 @@ from ledger.models import DeadLetter
 from retention.models import Bucket
 from retention.storage import VersionRef
 from tests.ledger.acting import Acting, build
-from tests.ledger.test_bulk import only, parked, work
+from tests.ledger.parking import parked
+from tests.ledger.test_bulk import only, work
 from tests.web import quick_pages, url  # noqa: F401
 from tests.world import hold
 

@@ -14,15 +14,15 @@ from django_q.models import OrmQ
 from cleanup_project.base import jobs
 from cleanup_project.base.jobs import JobRefused
 from cleanup_project.base.models import AuditEvent, BulkJob, User
-from ledger import bulk, causes, closing, quarantine, replayable
+from ledger import bulk, causes, quarantine, replayable
 from ledger.models import CleanupCommand, CommandTarget, DeadLetter, Decision, RunTally
 from ledger.states import CommandState
 from retention import control, policies
 from retention.models import Enforcement, Tenant
-from retention.storage import Failure, FailureClass, VersionRef
+from retention.storage import Failure, FailureClass
 from retention.storage.memory import Fault
 from tests.ledger.acting import Acting, build
-from tests.ledger.parking import DENIED, released
+from tests.ledger.parking import DENIED, parked, released
 from tests.world import hold
 from webhooks.models import OutboxEvent
 
@@ -33,19 +33,6 @@ WHY = "The bucket policy is repaired."
 @pytest.fixture
 def world() -> Acting:
     return build()
-
-
-def parked(world: Acting, *names: str, failure: Failure = DENIED) -> list[DeadLetter]:
-    """Entries of one run, in the order of the names."""
-    rows = [world.put(f"clips/{name}", asset=name) for name in names]
-    world.run()
-    world.store.inject(
-        Fault("delete_versions", failure, frozenset(VersionRef(row.key, row.version_id) for row in rows))
-    )
-    world.drain()
-    closing.close_drained()
-    found = {entry.key: entry for entry in DeadLetter.objects.filter(resolved_at=None)}
-    return [found[row.key] for row in rows]
 
 
 def ordered(

@@ -13,8 +13,8 @@ from cleanup_project.base.models import User
 from ledger import causes
 from ledger.models import DeadLetter
 from tests.ledger.acting import Acting, build
+from tests.ledger.parking import parked
 from tests.ledger.test_admin_plans import queries_of
-from tests.ledger.test_bulk import parked
 from tests.web import quick_pages, url  # noqa: F401
 
 pytestmark = [pytest.mark.bulk, pytest.mark.django_db]

@@ -6,16 +6,18 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from cleanup_project.base import clock, roles
 from cleanup_project.base.models import User
 from cleanup_project.base.paginator import EXACT_UP_TO
+from cleanup_project.operations.api import cursors
 from ledger import copying, exports
 from ledger.models import CleanupRun, Receipt, ReceiptExportPart
 from retention.models import Bucket, Tenant
 from tests import world
-from tests.ledger.test_admin_plans import BOUND, nodes, queries_of
+from tests.ledger.test_admin_plans import BOUND, nodes, queries_of, rows_read
 from tests.web import quick_pages, url  # noqa: F401
 
 pytestmark = [pytest.mark.bulk, pytest.mark.django_db]
@@ -117,3 +119,13 @@ def test_a_part_goes_on_where_the_last_one_ended(narrowed: tuple[str, ...], many
         (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in nodes(plan)
     )
     assert read <= 1000 + 3 * TOGETHER < BOUND
+
+
+@pytest.mark.parametrize("narrowed", [(), ("policy",), ("tenant",)])
+def test_a_page_of_the_api_reads_its_own_rows_wherever_it_begins(narrowed: tuple[str, ...], many: Receipt) -> None:
+    order = ("-issued_at", "-pk")
+    rows = Receipt.objects.filter(**{name: getattr(many, f"{name}_id") for name in narrowed})
+    with CaptureQueriesContext(connection) as captured:
+        found = list(rows.filter(cursors.beyond(order, (many.issued_at, many.pk))).order_by(*order)[:201])
+    assert (found[0].pk, len(found)) == (many.pk - 1, 201)
+    assert rows_read(captured[0]["sql"]) <= 201 + 3 * TOGETHER < BOUND

@@ -141,6 +141,8 @@ OTHERS: Final = {
 }
 # Django's own, which show nothing of ours; the pages of signing in (tests/base/test_signin*.py) begin with one of `SIGNIN`.
 SIGNIN: Final = ("account_", "mfa_", "signin_", "openid_connect_")
+# For programs, who come in by tokens and by nothing else: tests/operations/api/test_api_matrix.py.
+API: Final = ("api:", "api-")
 ELSEWHERE: Final = {
     # What asks a store, and what is there only once it was made: with their own tests.
     "ledger_cleanupcommand_store", "ledger_deadletter_now", "ledger_cleanuprun_certificate_json",
@@ -235,7 +237,7 @@ EVERYBODY: Final = [
 
 def test_every_page_of_the_site_is_in_the_table() -> None:
     served = {name for name in names(get_resolver()) if name.removeprefix("admin:") not in ELSEWHERE}
-    served = {name for name in served if not name.startswith(SIGNIN)}
+    served = {name for name in served if not name.startswith((*SIGNIN, *API))}
     assert served == set(pages()), "say in this file who may open it"
 
 

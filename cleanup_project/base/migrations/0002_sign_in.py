@@ -36,4 +36,15 @@ class Migration(migrations.Migration):
             'CREATE UNIQUE INDEX one_subject_for_each_person ON socialaccount_socialaccount (user_id, provider)',
             'DROP INDEX one_subject_for_each_person',
         ),
+        migrations.CreateModel(
+            name='ApiUse',
+            fields=[
+                ('token', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='base.apitoken')),
+                ('minute', models.BigIntegerField(help_text='Since 1970.')),
+                ('reads', models.PositiveIntegerField()),
+                ('writes', models.PositiveIntegerField()),
+            ],
+        ),
+        # Written at each request of the API: without a log no request waits for the disk, and a crash forgets one minute.
+        migrations.RunSQL('ALTER TABLE base_apiuse SET UNLOGGED', 'ALTER TABLE base_apiuse SET LOGGED'),
     ]
