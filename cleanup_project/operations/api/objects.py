@@ -45,8 +45,8 @@ def get_why(request: HttpRequest, asked: Query[WhyAsked]) -> Any:
     """
     by = person(request)
     place = names.bucket(by, asked.bucket)
-    rows = ObjectVersion.objects.filter(bucket=place, key=asked.key).select_related("bucket", "tenant")
-    rows = tenancy.scoped(rows, by, "tenant__code")
+    versions = ObjectVersion.objects.filter(bucket=place, key=asked.key).select_related("bucket", "tenant")
+    rows = tenancy.scoped(versions, by, "tenant__code")
     if asked.version:
         rows = rows.filter(version_id=asked.version)
     found = list(rows.order_by("-stored_at", "-pk")[: EXPLAINED + 1])

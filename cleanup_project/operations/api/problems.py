@@ -120,7 +120,8 @@ def refusal(error: Any) -> Problem:
 
 
 def still_open(error: ledger.RunOverlap) -> Problem:
-    return Problem("run-open", str(error), **({"run": error.run} if error.run else {}))
+    more: dict[str, Any] = {"run": error.run} if error.run else {}
+    return Problem("run-open", str(error), **more)
 
 
 def by_field(error: ValidationError) -> Problem:
@@ -185,6 +186,6 @@ def handler(told: Callable[[Any], Problem]) -> Callable[[HttpRequest, Any], Http
     return lambda request, error: answer(request, told(error))
 
 
-def unforeseen(request: HttpRequest, error: Exception) -> HttpResponse:
+def unforeseen(request: HttpRequest, error: Any) -> HttpResponse:
     """Raised again, so that it is logged as everywhere; `edge` makes a problem of the page that Django answers with."""
     raise error

@@ -27,7 +27,7 @@ from cleanup_project.operations.api import (
     receipts,
     runs,
 )
-from cleanup_project.operations.api.gate import Needs, Strict
+from cleanup_project.operations.api.gate import JSON, Needs, Strict
 
 PLACE: Final = "/api/v1/"
 ABOUT: Final = (
@@ -75,7 +75,10 @@ class Described(OpenAPISchema):
         told["description"] = f"{operation.description.strip()}\n\n{scope}"
         told["security"] = [{"token": [needs.scope]}]
         if media := told.pop("x-streams", []):
-            content = {each.partition(";")[0]: {"schema": {"type": "string"}} for each in media}
+            content = {
+                name: {"schema": {"type": "object" if name == JSON else "string"}}
+                for name in (each.partition(";")[0] for each in media)
+            }
             told["responses"][200] = {"description": "OK", "content": content}
         for status in statuses(operation):
             told["responses"][status] = {"$ref": f"#/components/responses/Problem{status}"}
