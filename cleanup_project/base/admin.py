@@ -211,10 +211,16 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     none_yet = "Nothing is wrong that the system knows of."
     list_display = ("kind", "about", "message", "raised_at", "noticed_at", "cleared_at")
     ordering = ("-id",)
+    readonly_fields = (
+        "raised_at", "told_at", "end_told_at", "tried_at", "tries", "trouble", "announced_at", "end_announced_at",
+    )  # fmt: skip
     lookups = frozenset({"cleared_at__isnull", "kind__in"})
     exact_search = ("kind",)
     search_help_text = "A kind of alarm, exactly, for example catalogue.stale."
-    empty_words = {"cleared_at": "still so"}
+    empty_words = {
+        "cleared_at": "still so", "announced_at": "not yet", "end_announced_at": "not yet", "told_at": "not told",
+        "end_told_at": "not told", "tried_at": "never", "trouble": "none",
+    }  # fmt: skip
 
     def narrowed(self, request: HttpRequest) -> str | None:
         return "Open now" if request.GET.get("cleared_at__isnull") == "True" else None

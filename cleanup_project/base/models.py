@@ -240,6 +240,10 @@ class AlarmQuerySet(models.QuerySet["Alarm"]):
     def open(self) -> "AlarmQuerySet":
         return self.filter(cleared_at=None)
 
+    def unannounced(self) -> "AlarmQuerySet":
+        """Of which an event is still to be written: that it was raised, or that it is over."""
+        return self.filter(Q(announced_at=None) | Q(cleared_at__isnull=False, end_announced_at=None))
+
 
 class Alarm(models.Model):
     """Something that a person should look at, from when it was first noticed until it was over.
@@ -259,6 +263,20 @@ class Alarm(models.Model):
     noticed_at = models.DateTimeField(db_default=Now(), help_text="When it was last found to be so.")
     cleared_at = models.DateTimeField(null=True, blank=True)
 
+    announced_at = models.DateTimeField(null=True, editable=False, help_text="When its event was written.")
+    end_announced_at = models.DateTimeField(
+        null=True, editable=False, help_text="When the event that it is over was written."
+    )
+    told_at = models.DateTimeField(null=True, editable=False, help_text="When an e-mail last told of it.")
+    end_told_at = models.DateTimeField(null=True, editable=False, help_text="When an e-mail told that it is over.")
+    tried_at = models.DateTimeField(null=True, editable=False, help_text="When an e-mail about it was last begun.")
+    tries = models.PositiveIntegerField(
+        default=0, db_default=0, editable=False, help_text="How often since then none could be sent."
+    )
+    trouble = models.TextField(
+        blank=True, default="", db_default="", editable=False, help_text="Why the last e-mail could not be sent."
+    )
+
     objects = AlarmQuerySet.as_manager()
 
     class Meta:
@@ -268,6 +286,15 @@ class Alarm(models.Model):
                 fields=["kind", "subject_type", "subject_id"], condition=models.Q(cleared_at=None), name="alarm_once"
             ),
             models.CheckConstraint(condition=~models.Q(message=""), name="alarm_says_what"),
+        ]
+        indexes = [
+            # What is open, and what ended lately: who is to be told of it.
+            models.Index(fields=["cleared_at"], name="alarm_by_end"),
+            models.Index(
+                fields=["id"],
+                condition=Q(announced_at=None) | Q(cleared_at__isnull=False, end_announced_at=None),
+                name="alarm_unannounced",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -404,6 +431,22 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.metric} from {self.begins_at:%Y-%m-%d %H:%M} UTC"
+
+
+class RollupTotal(models.Model):
+    """How often something has happened since it was first counted, all tenants together, up to the minutes that may change.
+
+    Never smaller than it was, whatever is summed up and forgotten. `rollups` is its sole writer.
+    """
+
+    pk = models.CompositePrimaryKey("metric", "label", "bucket")
+    metric = models.CharField(max_length=32)
+    label = models.CharField(max_length=32)
+    bucket = models.SmallIntegerField()
+    n = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.label}".strip()
 
 
 class RollupMark(models.Model):

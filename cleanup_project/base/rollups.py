@@ -7,6 +7,9 @@ ones where something has committed since. A round that is lost costs time alone.
 
 Durations fall into buckets, each a tenth longer than the one before, so that a percentile is known within 5 percent (`ERROR`)
 however many there were; the longest is kept exactly.
+
+A minute that will not change any more is added to totals, which outlive it: how often something has happened since it was
+first counted never becomes less.
 """
 
 import math
@@ -42,9 +45,10 @@ log = structlog.get_logger(__name__)
 
 
 class Source(NamedTuple):
-    """A SELECT of (metric, tenant, label, at, took) for `at` in [begin, end), by an index on its time.
+    """A SELECT of (metric, tenant, label, at, took, number) for `at` in [begin, end), by an index on its time.
 
-    `took` is in seconds, or NULL where nothing is timed. No other source has its metrics.
+    `took` is in seconds, or NULL where nothing is timed; `number` is how many the row stands for. No other source has its
+    metrics.
     """
 
     name: str
@@ -97,6 +101,7 @@ def count_source(source: Source) -> int:
         changed = count_between(source, begin, end)
         if changed:
             fold(source.metrics, changed[0], changed[-1])
+        settle(source.metrics, counted_until - UNSETTLED, end - UNSETTLED)
         RollupMark.objects.update_or_create(pk=source.name, defaults={"counted_until": end})
         forget(source.metrics, end)
     if end < closed:
@@ -123,6 +128,15 @@ def fold(metrics: Sequence[str], first: datetime, last: datetime) -> None:
             )
 
 
+def settle(metrics: Sequence[str], first: datetime, before: datetime) -> None:
+    """Add minutes to the totals that no round will count anew; each once, since the mark moves in the same transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "rollup_settle.sql"),
+            {"metrics": list(metrics), "minute": MINUTE, "first": first, "before": before},
+        )
+
+
 def forget(metrics: Sequence[str], counted_until: datetime) -> None:
     """Remove what is older than its stretch is kept, reckoned from what is counted: nothing goes before it was summed up."""
     for seconds, kept in KEPT.items():
@@ -132,6 +146,11 @@ def forget(metrics: Sequence[str], counted_until: datetime) -> None:
 def bucket_of(took: float) -> int:
     """As rollup_count.sql has it: bucket 0 ends at SHORTEST, each further one GROWTH times as far."""
     return math.ceil(math.log(max(took, SHORTEST) / SHORTEST) / math.log(GROWTH))
+
+
+def end_of(bucket: int) -> float:
+    """The longest duration that is in the bucket."""
+    return float(SHORTEST * GROWTH**bucket)
 
 
 def middle_of(bucket: int) -> float:
@@ -155,6 +174,25 @@ def percentiles(metric: str, span: Span, tenants: Sequence[str] = ()) -> list[Po
 def point(begins_at: datetime | None, number: int, buckets: Sequence[int], greatest: float) -> Point:
     p50, p95, p99 = (min(middle_of(each), greatest) for each in buckets)
     return Point(begins_at, number, p50, p95, p99, greatest)
+
+
+def totals(sources: Iterable[Source]) -> dict[str, dict[tuple[str, int], int]]:
+    """Of each metric, how often (label, bucket) has happened since it was first counted. It is only ever added to."""
+    owners = [(source.name, metric) for source in sources for metric in source.metrics]
+    found: dict[str, dict[tuple[str, int], int]] = {metric: {} for _, metric in owners}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sqlfiles.read(__file__, "rollup_totals.sql"),
+            {
+                "sources": [name for name, _ in owners],
+                "metrics": [metric for _, metric in owners],
+                "minute": MINUTE,
+                "unsettled": UNSETTLED.total_seconds(),
+            },
+        )
+        for metric, label, bucket, number in cursor.fetchall():
+            found[metric][label, bucket] = number
+    return found
 
 
 def looking_back(span: Span, tenants: Sequence[str]) -> dict[str, Any]:

@@ -550,6 +550,26 @@ class Migration(migrations.Migration):
             index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['entered_at'], name='quarantine_by_time', pages_per_range=32),
         ),
         migrations.AddIndex(
+            model_name='deadletter',
+            index=models.Index(condition=models.Q(('resolved_at__isnull', False)), fields=['resolved_at'], name='quarantine_resolved'),
+        ),
+        migrations.AddIndex(
+            model_name='manifestpart',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['frozen_at'], name='part_by_time', pages_per_range=32),
+        ),
+        migrations.AddIndex(
+            model_name='cleanupcommand',
+            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['published_at'], name='command_by_publication', pages_per_range=32),
+        ),
+        migrations.AddIndex(
+            model_name='cleanuprun',
+            index=models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='run_by_end'),
+        ),
+        migrations.AddIndex(
+            model_name='cleanuprun',
+            index=models.Index(condition=models.Q(('sealed_at__isnull', False)), fields=['-sealed_at'], name='run_by_seal'),
+        ),
+        migrations.AddIndex(
             model_name='cleanupcommand',
             index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
         ),

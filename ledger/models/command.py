@@ -143,6 +143,8 @@ class CleanupCommand(models.Model):
                 condition=Q(state=CommandState.NOTIFIED, compacted_at=None),
                 name="command_to_compact",
             ),
+            # What was published lately, which is counted (rollups).
+            BrinIndex(fields=["published_at"], name="command_by_publication", pages_per_range=32, autosummarize=True),
         ]
 
     def __str__(self) -> str:
@@ -326,6 +328,8 @@ class DeadLetter(models.Model):
             models.Index(fields=["tenant", "id"], name="quarantine_by_tenant"),
             # What entered lately, resolved or not, which is counted (rollups).
             BrinIndex(fields=["entered_at"], name="quarantine_by_time", pages_per_range=32, autosummarize=True),
+            # What was resolved lately, the same.
+            models.Index(fields=["resolved_at"], condition=Q(resolved_at__isnull=False), name="quarantine_resolved"),
         ]
 
     def __str__(self) -> str:

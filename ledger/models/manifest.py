@@ -1,5 +1,6 @@
 """Frozen manifests: parts, items, and the items that could not become commands."""
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -32,6 +33,8 @@ class ManifestPart(models.Model):
             models.UniqueConstraint(fields=["run", "number"], include=["oldest"], name="part_number"),
             models.CheckConstraint(condition=Q(item_count__lte=1000, read__lte=1000), name="part_size"),
         ]
+        # What was frozen lately, which is counted (rollups).
+        indexes = [BrinIndex(fields=["frozen_at"], name="part_by_time", pages_per_range=32, autosummarize=True)]
 
     def __str__(self) -> str:
         return self.key

@@ -79,6 +79,11 @@ class CleanupRun(models.Model):
     class Meta:
         verbose_name = "run"
         ordering = ["-id"]
+        # What ended lately, which is counted (rollups); and whose manifest was sealed last (vitals).
+        indexes = [
+            models.Index(fields=["ended_at"], condition=Q(ended_at__isnull=False), name="run_by_end"),
+            models.Index(fields=["-sealed_at"], condition=Q(sealed_at__isnull=False), name="run_by_seal"),
+        ]
         constraints = [
             # Overlapping runs of a policy are impossible; a dry run may look on while an enforcing run drains.
             models.UniqueConstraint(

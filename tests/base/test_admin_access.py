@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from cleanup_project.base import lists, navigation, roles
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, SettingsAdmin
-from cleanup_project.base.models import Alarm, ApiUse, Rollup, RollupMark, Session, User
+from cleanup_project.base.models import Alarm, ApiUse, Rollup, RollupMark, RollupTotal, Session, User
 from ledger.models import (
     Attempt,
     Certificate,
@@ -49,7 +49,8 @@ PEOPLE = (User, Group)
 WITHOUT_PAGES = {
     ApiUse, Attempt, Certificate, CommandSummary, CommandTarget, Control, Decision, DetailedBody, EndpointSecret,
     ErasureTarget, InFlight, Incident, Lane, ManifestComparison, ManifestDifference, ManifestReview, OutcomeTally,
-    Pace, Ping, ReceiptExportPart, ReceiptLocator, Request, Rollup, RollupMark, RunTally, Session, StopReport,
+    Pace, Ping, ReceiptExportPart, ReceiptLocator, Request, Rollup, RollupMark, RollupTotal, RunTally, Session,
+    StopReport,
     TenantSalt, Turn,
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleanup_project.base import clock, rollups
-from cleanup_project.base.models import Rollup, RollupMark
+from cleanup_project.base.models import Rollup, RollupMark, RollupTotal
 from cleanup_project.base.rollups import ERROR, KEPT, MINUTE, SHORTEST, SPANS, UNSETTLED, Source
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 SOURCE = Source(
     "tests",
     ("walk", "run"),
-    "SELECT metric, tenant, label, at, took FROM sample WHERE at >= %(begin)s AND at < %(end)s",
+    "SELECT metric, tenant, label, at, took, 1 FROM sample WHERE at >= %(begin)s AND at < %(end)s",
 )
 Row = tuple[str, str, str, datetime, float | None]
 
@@ -165,6 +165,52 @@ def test_a_stretch_is_kept_for_its_time_and_nothing_goes_before_it_was_summed_up
     assert kept == {60: 0, 900: 0, 3600: 0, 21600: 600}
 
 
+def happened(metric: str = "walk") -> dict[str, int]:
+    """By label, since counting began."""
+    found: dict[str, int] = {}
+    for (label, _bucket), number in rollups.totals([SOURCE])[metric].items():
+        found[label] = found.get(label, 0) + number
+    return found
+
+
+def test_what_has_happened_is_never_less_than_it_was_whatever_is_forgotten() -> None:
+    begun = this_minute() - timedelta(days=3)
+    for n in range(60):
+        add([("walk", "acme", "x" if n % 2 else "", begun + timedelta(minutes=n), 1.0)])
+    counted_until(begun)
+    before: dict[str, int] = {}
+    while RollupMark.objects.get().counted_until < this_minute():
+        count()
+        now = happened()
+        assert all(now[label] >= number for label, number in before.items())
+        before = now
+    assert total() == 0, "minutes are kept for two days"
+    assert happened() == {"": 30, "x": 30}
+    assert rollups.totals([SOURCE])["run"] == {}
+
+
+def test_minutes_that_may_still_change_are_told_and_added_once() -> None:
+    counted_until(this_minute() - timedelta(minutes=10))
+    walks([1.0], minutes=8)
+    walks([1.0], minutes=2)
+    count()
+    assert (happened(), RollupTotal.objects.get().n) == ({"": 2}, 1)
+    walks([1.0], minutes=2)
+    count()
+    assert happened() == {"": 3}
+    counted_until(this_minute())
+    count()
+    assert (happened(), RollupTotal.objects.get().n) == ({"": 3}, 1)
+
+
+def test_a_row_may_stand_for_many() -> None:
+    walks([1.0, 1.0, None])
+    many = SOURCE._replace(select=SOURCE.select.replace("took, 1 FROM", "took, 500 FROM"))
+    rollups.count([many])
+    assert total() == 1500
+    assert happened() == {"": 1500}
+
+
 def test_one_counts_at_a_time(transactional_db: None, settings: Any) -> None:
     counted_until(this_minute() - timedelta(minutes=2))
     walks([1.0])
@@ -182,6 +228,6 @@ def test_a_source_that_fails_leaves_its_mark_and_its_rows(transactional_db: None
     before = this_minute() - timedelta(minutes=2)
     counted_until(before)
     with pytest.raises(Exception, match="division by zero"):
-        rollups.count([SOURCE._replace(select=SOURCE.select.replace("took FROM", "1 / (took - 1) FROM"))])
+        rollups.count([SOURCE._replace(select=SOURCE.select.replace("took, 1 FROM", "1 / (took - 1), 1 FROM"))])
     assert RollupMark.objects.get().counted_until == before
     assert total() == 0

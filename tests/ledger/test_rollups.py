@@ -8,14 +8,15 @@ from django.db import connection
 from cleanup_project.base import clock, rollups
 from cleanup_project.base.models import RollupMark
 from cleanup_project.base.rollups import SPANS, Source
+from ledger import quarantine, sweep
 from ledger import rollups as of_ledger
-from ledger import sweep
-from ledger.models import Attempt, CleanupCommand, DeadLetter, Receipt
-from ledger.rollups import ATTEMPTS, DELETION, QUARANTINED
+from ledger.models import Attempt, CleanupCommand, CleanupRun, DeadLetter, ManifestPart, Receipt
+from ledger.rollups import ATTEMPTS, CANDIDATES, DELETION, DRAIN, PUBLISHED, QUARANTINED, REPLAY_SUCCESS, RESOLVED
 from retention.models import ObjectVersion
 from retention.storage import VersionRef
 from tests.ledger import parking
 from tests.ledger.acting import build
+from tests.world import sealed_run
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +68,27 @@ def test_what_was_gone_already_is_counted_and_was_not_late() -> None:
     assert rollups.percentiles(DELETION, SPAN) == []
 
 
+def test_what_was_found_published_replayed_and_ended_is_counted() -> None:
+    world = build()
+    dead = parking.dead(world)
+    quarantine.replay(command=dead, by=world.people["operator"], reason="Repaired.")
+    world.due_now()
+    world.drain()
+    world.settled()
+    world.put("clips/looked-at", asset="looked-at")
+    sealed_run(world.revision)
+    count_all()
+    metrics = [CANDIDATES, PUBLISHED, REPLAY_SUCCESS, RESOLVED, DRAIN]
+    assert rollups.by_label(metrics, SPAN, ["acme"]) == {
+        CANDIDATES: {"enforce": 1, "dry_run": 1},
+        PUBLISHED: {"": 1},
+        REPLAY_SUCCESS: {"replay": 1},
+        RESOLVED: {"replayed": 1},
+        DRAIN: {"": CleanupRun.objects.filter(state="closed", mode="enforce").count()},
+    }
+    assert rollups.percentiles(DRAIN, SPAN)[0].number == 1
+
+
 def test_the_sweep_counts() -> None:
     build()
     assert sweep.sweep()["minutes_counted"] == 0
@@ -79,6 +101,10 @@ def test_a_minute_is_found_by_an_index_on_its_time(source: Source) -> None:
         "receipts": (Receipt, "issued_at", "receipt_issued"),
         "delete attempts": (Attempt, "settled_at", "attempt_by_time"),
         "quarantine": (DeadLetter, "entered_at", "quarantine_by_time"),
+        "quarantine resolved": (DeadLetter, "resolved_at", "quarantine_resolved"),
+        "manifest parts": (ManifestPart, "frozen_at", "part_by_time"),
+        "commands": (CleanupCommand, "published_at", "command_by_publication"),
+        "runs": (CleanupRun, "ended_at", "run_by_end"),
     }[source.name]
     fill(table._meta.db_table)
     with connection.cursor() as cursor:
@@ -95,8 +121,15 @@ FILLED = {
     "ledger_attempt": "(command_id, token, late, cycle, outcome, charged, failure_class, detail, claimed_at, settled_at, "
     "worker) SELECT n, 1, false, 0, 'deleted', false, '', '', at, at, repeat('w', 60)",
     "ledger_deadletter": "(command_id, cycle, tenant_id, bucket_id, failure_class, attempts, first_error, last_error, "
-    "next_action, run_id, policy_id, key, version_id, storage_code, first_failed_at, entered_at) "
-    "SELECT n, 0, 1, 1, 'transient', 1, repeat('e', 100), '', '', 1, 1, 'k', 'v', '', at, at",
+    "next_action, run_id, policy_id, key, version_id, storage_code, first_failed_at, entered_at, resolved_at, resolution) "
+    "SELECT n, 0, 1, 1, 'transient', 1, repeat('e', 100), '', '', 1, 1, 'k', 'v', '', at, at, at, 'adopted'",
+    "ledger_manifestpart": "(run_id, number, key, cursor, digest, item_count, target_count, bytes, read, held, "
+    "not_enforced, frozen_at) SELECT 1, n, n, '{}', repeat('d', 64), 1, 1, 1, 1, 0, 0, at",
+    "ledger_cleanupcommand": "(key, tenant_id, bucket_id, policy_id, revision_id, asset, run_id, item_id, target_count, "
+    "bytes, eligible_since, published_at, state, priority) SELECT n, 1, 1, 1, 1, n, 1, n, 1, 1, at, at, 'ready', 1",
+    "ledger_cleanuprun": "(key, tenant_id, policy_id, mode, state, as_of, scheduled_for, streams, guards, manifest_root, "
+    "remaining_root, authorisation, ended_at, end_reason) "
+    "SELECT n, 1, 1, 'enforce', 'cancelled', at, at, '[]', '{}', '', '', '', at, 'x'",
 }
 
 

@@ -10,7 +10,7 @@ from cleanup_project.base.models import User
 from cleanup_project.base.rollups import SPANS
 from tests.webhooks.past import attempt, deliveries
 from tests.webhooks.world import endpoint, sql
-from webhooks.rollups import ACKNOWLEDGEMENT, ATTEMPTS, FIRST_SEND, SOURCES
+from webhooks.rollups import ACKNOWLEDGEMENT, ATTEMPTS, FIRST_SEND, REDELIVERY, SOURCES
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +48,7 @@ def test_a_redelivery_is_an_attempt_and_no_lag(operator: User) -> None:
     sql("UPDATE webhooks_delivery SET round = 1, lane_id = NULL, requested_by_id = %s", operator.pk)
     attempt(one, "", 60)
     count_all()
-    assert rollups.by_label([ATTEMPTS], SPAN)[ATTEMPTS] == {"delivered": 1}
+    assert rollups.by_label([ATTEMPTS, REDELIVERY], SPAN) == {ATTEMPTS: {"delivered": 1}, REDELIVERY: {"": 1}}
     assert rollups.percentiles(FIRST_SEND, SPAN) == rollups.percentiles(ACKNOWLEDGEMENT, SPAN) == []
 
 

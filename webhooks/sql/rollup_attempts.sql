@@ -1,6 +1,6 @@
     -- Parameters: begin, end timestamptz. By attempt_answers, endpoint by endpoint. A redelivery is late on purpose: it counts
-    -- as an attempt alone. An event is emitted in the transaction that it tells of, a moment before that commits.
-    SELECT m.metric, d.tenant, m.label, a.finished_at, m.took
+    -- as that and as an attempt. An event is emitted in the transaction that it tells of, a moment before that commits.
+    SELECT m.metric, d.tenant, m.label, a.finished_at, m.took, 1
     FROM webhooks_endpoint p
     CROSS JOIN LATERAL (
         SELECT delivery_id, number, started_at, finished_at, failure_class FROM webhooks_deliveryattempt
@@ -16,4 +16,6 @@
         UNION ALL
         SELECT 'acknowledgement', '', extract(epoch FROM a.finished_at - e.emitted_at)::float8
         WHERE a.failure_class IN ('', 'delivered_duplicate') AND d.round = 0
+        UNION ALL
+        SELECT 'redelivery', '', NULL WHERE a.number = 1 AND d.round > 0
     ) m (metric, label, took)

@@ -121,6 +121,13 @@ class Migration(migrations.Migration):
                 ('raised_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('noticed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When it was last found to be so.')),
                 ('cleared_at', models.DateTimeField(blank=True, null=True)),
+                ('announced_at', models.DateTimeField(editable=False, help_text='When its event was written.', null=True)),
+                ('end_announced_at', models.DateTimeField(editable=False, help_text='When the event that it is over was written.', null=True)),
+                ('told_at', models.DateTimeField(editable=False, help_text='When an e-mail last told of it.', null=True)),
+                ('end_told_at', models.DateTimeField(editable=False, help_text='When an e-mail told that it is over.', null=True)),
+                ('tried_at', models.DateTimeField(editable=False, help_text='When an e-mail about it was last begun.', null=True)),
+                ('tries', models.PositiveIntegerField(db_default=0, default=0, editable=False, help_text='How often since then none could be sent.')),
+                ('trouble', models.TextField(blank=True, db_default='', default='', editable=False, help_text='Why the last e-mail could not be sent.')),
             ],
             options={
                 'ordering': ['-id'],
@@ -192,11 +199,29 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='RollupTotal',
+            fields=[
+                ('pk', models.CompositePrimaryKey('metric', 'label', 'bucket', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('metric', models.CharField(max_length=32)),
+                ('label', models.CharField(max_length=32)),
+                ('bucket', models.SmallIntegerField()),
+                ('n', models.BigIntegerField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='RollupMark',
             fields=[
                 ('source', models.CharField(max_length=32, primary_key=True, serialize=False)),
                 ('counted_until', models.DateTimeField()),
             ],
+        ),
+        migrations.AddIndex(
+            model_name='alarm',
+            index=models.Index(fields=['cleared_at'], name='alarm_by_end'),
+        ),
+        migrations.AddIndex(
+            model_name='alarm',
+            index=models.Index(condition=models.Q(('announced_at', None), models.Q(('cleared_at__isnull', False), ('end_announced_at', None)), _connector='OR'), fields=['id'], name='alarm_unannounced'),
         ),
         migrations.AddIndex(
             model_name='bulkjob',
