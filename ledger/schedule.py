@@ -4,10 +4,10 @@ The database's clock decides what is due, and the slots that are recorded decide
 the same time elsewhere, or not at all, changes when a slot is answered and nothing else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from croniter import croniter
@@ -54,30 +54,57 @@ class Outlook:
     answers: dict[str, int]  # within OUTLOOK_OVER, by outcome
 
 
+class Unanswered(NamedTuple):
+    """A slot of a schedule that has come, and that nobody has answered."""
+
+    policy: RetentionPolicy
+    since: datetime
+
+
+def unanswered(codes: Sequence[str] = ()) -> Unanswered | None:
+    """The one that has waited the longest, of the tenants with these codes; none: of all. Two queries."""
+    policies = RetentionPolicy.objects.filter(erasure=False)
+    if codes:
+        policies = policies.filter(tenant__code__in=codes)
+    now = clock.now()
+    waiting = [Unanswered(row, slot) for row in observed(policies) if (slot := next_expected(row)) and slot <= now]
+    return min(waiting, key=lambda each: each.since, default=None)
+
+
+def observed(policies: QuerySet[RetentionPolicy]) -> QuerySet[Any]:
+    """With `last`, the newest slot that was answered, and `begun`, since when any revision has been in force."""
+    newest = ScheduleSlot.objects.filter(policy=OuterRef("pk")).order_by("-scheduled_for")
+    return policies.annotate(
+        last=Subquery(newest.values("scheduled_for")[:1]), begun=Min("revisions__in_force_from")
+    ).order_by("code")
+
+
+def next_expected(row: Any) -> datetime | None:
+    """The first slot of an observed policy that has no answer; None: none of its revisions has come into force."""
+    if row.begun is None:
+        return None
+    since = row.last or row.begun
+    since = max(since, row.rescheduled_at) if row.rescheduled_at else since
+    slot: datetime = row.next_slot(since)
+    return slot
+
+
 def outlook(policies: QuerySet[RetentionPolicy], most: int) -> list[Outlook]:
     """Of each of these policies, the first `most` by their codes, in three queries."""
     now = clock.now()
-    newest = ScheduleSlot.objects.filter(policy=OuterRef("pk")).order_by("-scheduled_for")
-    rows = list(
-        policies.annotate(
-            last=Subquery(newest.values("scheduled_for")[:1]), begun=Min("revisions__in_force_from")
-        ).order_by("code")[:most]
-    )
+    rows = list(observed(policies)[:most])
     counted = ScheduleSlot.objects.filter(policy__in=[row.pk for row in rows], scheduled_for__gt=now - OUTLOOK_OVER)
     answers: dict[int, dict[str, int]] = {}
     for pk, outcome, number in counted.order_by().values_list("policy_id", "outcome").annotate(Count("pk")):
         answers.setdefault(pk, {})[outcome] = number
-    return [expected(row, row.last, row.begun, now, answers.get(row.pk, {})) for row in rows]
+    return [expected(row, now, answers.get(row.pk, {})) for row in rows]
 
 
-def expected(
-    policy: RetentionPolicy, last: datetime | None, begun: datetime | None, now: datetime, answers: dict[str, int]
-) -> Outlook:
-    if begun is None:
-        return Outlook(policy, last, None, False, answers)
-    since = last or begun
-    since = max(since, policy.rescheduled_at) if policy.rescheduled_at else since
-    return Outlook(policy, last, policy.next_slot(now), policy.next_slot(since) < now - GRACE, answers)
+def expected(row: Any, now: datetime, answers: dict[str, int]) -> Outlook:
+    slot = next_expected(row)
+    if slot is None:
+        return Outlook(row, row.last, None, False, answers)
+    return Outlook(row, row.last, row.next_slot(now), slot < now - GRACE, answers)
 
 
 def answer(policy: RetentionPolicy) -> CleanupRun | None:

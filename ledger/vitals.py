@@ -13,6 +13,7 @@ from ledger.states import RUN_OPEN, RunState
 
 RUNS_SHOWN: Final = 8
 MISSED_WITHIN: Final = timedelta(hours=24)
+PAST_COUNTED: Final = 100_000
 
 
 class Eligible(NamedTuple):
@@ -26,6 +27,11 @@ class Eligible(NamedTuple):
 class Due(NamedTuple):
     command_id: int
     since: datetime
+
+
+class Scanned(NamedTuple):
+    run_id: int
+    at: datetime
 
 
 class Going(NamedTuple):
@@ -69,6 +75,31 @@ def approvals(codes: Sequence[str] = ()) -> tuple[int, datetime | None]:
         waiting = waiting.filter(tenant__code__in=codes)
     times = list(waiting.values_list("sealed_at", flat=True))  # at most one for each policy
     return len(times), times[0] if times else None
+
+
+def last_scan(codes: Sequence[str] = ()) -> Scanned | None:
+    """The run whose manifest was sealed last, whether or not it destroys anything."""
+    sealed = CleanupRun.objects.filter(sealed_at__isnull=False).order_by("-sealed_at")
+    if codes:
+        sealed = sealed.filter(tenant__code__in=codes)
+    return next((Scanned(pk, at) for pk, at in sealed.values_list("pk", "sealed_at")[:1] if at), None)
+
+
+def remaining(codes: Sequence[str] = ()) -> int:
+    """Items of sealed, enforcing runs that are open, without an outcome yet: what is left for the drains to come."""
+    ((number,),) = rows("vital_remaining.sql", codes, open=sorted(RUN_OPEN))
+    return int(number)
+
+
+def past(older_than: timedelta, codes: Sequence[str] = ()) -> int:
+    """Objects that have been eligible for longer and are still there, counted up to PAST_COUNTED of each tenant and run.
+
+    Ready commands, and items that open runs have not published yet.
+    """
+    ((number,),) = rows(
+        "vital_past.sql", codes, open=sorted(RUN_OPEN), seconds=older_than.total_seconds(), counted=PAST_COUNTED
+    )
+    return int(number)
 
 
 def missed(codes: Sequence[str] = ()) -> tuple[int, datetime | None]:

@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import DurationField, ExpressionWrapper, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Now
 
 from retention.models import Bucket, CatalogueSync, StopSwitch
 
@@ -28,12 +29,23 @@ def switches(codes: Sequence[str] = ()) -> QuerySet[StopSwitch]:
     return on.filter(shared | Q(tenant__code__in=codes) | Q(policy__tenant__code__in=codes)) if codes else on
 
 
-def oldest_listing(codes: Sequence[str] = ()) -> Listed | None:
-    """Of the buckets with a limit, the one whose catalogue is the oldest; of these tenants' key rules alone."""
+def limited() -> QuerySet[Any]:
+    """Buckets whose catalogue has a limit, with `at`, when it was last brought up to date; NULL: never."""
     newest = CatalogueSync.objects.filter(bucket=OuterRef("pk"), finished_at__isnull=False).order_by("-id")
-    buckets = Bucket.objects.filter(catalogue_max_age_hours__isnull=False).annotate(
+    return Bucket.objects.filter(catalogue_max_age_hours__isnull=False).annotate(
         at=Subquery(newest.values("started_at")[:1])
     )
+
+
+def unlisted() -> QuerySet[Bucket]:
+    """Those of them that have not been listed within their limit."""
+    hours = ExpressionWrapper(F("catalogue_max_age_hours") * timedelta(hours=1), output_field=DurationField())
+    return limited().filter(Q(at=None) | Q(at__lt=Now() - hours)).order_by("pk")
+
+
+def oldest_listing(codes: Sequence[str] = ()) -> Listed | None:
+    """Of the buckets with a limit, the one whose catalogue is the oldest; of these tenants' key rules alone."""
+    buckets = limited()
     if codes:
         buckets = buckets.filter(pk__in=Bucket.objects.filter(key_rules__tenant__code__in=codes).values("pk"))
     first = buckets.order_by(F("at").asc(nulls_first=True), "pk").values_list(

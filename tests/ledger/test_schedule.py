@@ -69,6 +69,15 @@ def test_a_due_slot_opens_one_run_and_rings_for_it_and_the_next_tick_opens_none(
     assert OrmQ.objects.count() == 1
 
 
+def test_the_slot_that_has_waited_the_longest_for_its_answer_is_found(policy: RetentionPolicy) -> None:
+    begun(policy, days_ago=2)
+    assert schedule.unanswered() == (policy, newest_slot() - timedelta(days=1))
+    assert schedule.unanswered([policy.tenant.code]) == schedule.unanswered()
+    assert schedule.unanswered(["elsewhere"]) is None
+    schedule.tick()
+    assert schedule.unanswered() is None
+
+
 def test_missed_slots_are_recorded_and_one_run_makes_up_for_them(policy: RetentionPolicy) -> None:
     begun(policy, days_ago=4)
     slot = newest_slot()

@@ -7,8 +7,8 @@ from django.db import connection
 from django.db.models import Max, Min
 from django.db.models.functions import Now
 
-from cleanup_project.base import sqlfiles
-from ledger import manifest, runs, schedule, vitals
+from cleanup_project.base import clock, sqlfiles
+from ledger import manifest, publish, runs, schedule, vitals
 from ledger.models import CleanupCommand, CleanupRun, ManifestItem, ManifestPart, ScheduleSlot
 from retention.models import PolicyRevision, RetentionPolicy
 from tests.ledger.acting import build
@@ -99,6 +99,22 @@ def test_open_runs_say_how_far_they_are() -> None:
     assert vitals.runs() == []
 
 
+def test_what_remains_and_what_is_past_its_deadline_is_counted_wherever_it_stands() -> None:
+    world = build(authorisation=PolicyRevision.Authorisation.APPROVAL)
+    world.put("clips/old", asset="old", stored_at="2019-01-01T00:00:00Z")
+    world.put("clips/new", asset="new", stored_at=clock.now() - 31 * DAY)
+    run, _new = runs.open_run(policy=world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+    run = manifest.freeze(run)
+    assert (vitals.last_scan(), vitals.last_scan(ELSEWHERE)) == ((run.pk, run.sealed_at), None)
+    assert (vitals.past(7 * DAY), vitals.past(DAY / 2), vitals.past(DAY, ELSEWHERE)) == (1, 2, 0)
+    runs.approve(run=run, by=world.people["compliance"], root=run.remaining_root, confirmation="2", reason="Looked at.")
+    assert (vitals.remaining(), vitals.remaining(ELSEWHERE)) == (2, 0)
+    publish.publish(run.pk)
+    assert (vitals.past(7 * DAY), vitals.past(DAY / 2)) == (1, 2)
+    world.drain()
+    assert (vitals.past(DAY / 2), vitals.remaining()) == (0, 0)
+
+
 def test_missed_slots_are_those_of_a_day() -> None:
     world = build()
     policy = RetentionPolicy.objects.get(pk=world.revision.policy_id)
@@ -134,4 +150,6 @@ def test_each_is_found_by_its_index_however_many_there_are() -> None:
     eligible, due = vitals.eligible(), vitals.due()
     assert eligible is not None
     assert due is not None
+    few = (clock.now() - eligible.since).total_seconds() - 100
+    assert "command_eligible" in plan("vital_past.sql", open=["draining"], seconds=few, counted=vitals.PAST_COUNTED)
     assert eligible.command_id == due.command_id == CleanupCommand.objects.aggregate(last=Max("pk"))["last"]
