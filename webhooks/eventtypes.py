@@ -75,6 +75,17 @@ OF_QUARANTINE: Final = {
     "failure_class": Member("What the last failure was.", TEXT),
 }
 
+OF_ALARM: Final = {
+    "alarm": Member("The alarm's number.", NUMBER),
+    "kind": Member("What kind of alarm it is, for example `run.tripped`.", TEXT),
+    "raised_at": Member("When it was first noticed.", INSTANT),
+    "subject_id": Member("The number of what it is about; empty: the installation.", {"type": "string"}),
+    "subject_type": Member(
+        "What that is, for example `ledger.cleanuprun`; empty: the installation.", {"type": "string"}
+    ),
+    "tenant": Member("The code of the tenant that it belongs to; empty: no single one.", {"type": "string"}),
+}
+
 TYPES: Final[Mapping[str, EventType]] = {
     "media.deleted": EventType(
         "Every target of a command is confirmed gone, and its receipt is written.",
@@ -197,6 +208,12 @@ TYPES: Final[Mapping[str, EventType]] = {
                 one_of("failing", "gone", "blocked", "person"),
             ),
         },
+    ),
+    "alarm.raised": EventType("Something needs a person.", "`alarm:` and the alarm's number", OF_ALARM),
+    "alarm.cleared": EventType(
+        "What an alarm was about is over.",
+        "`alarm:` and the alarm's number",
+        {**OF_ALARM, "cleared_at": Member("When it was over.", INSTANT)},
     ),
 }  # fmt: skip
 # Sent when a person asks for it, whatever the endpoint subscribes to; in no lane, so its sequence is 0.
