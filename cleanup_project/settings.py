@@ -6,14 +6,17 @@ nothing else.
 
 import base64
 import os
+import re
 import sys
+from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import django_stubs_ext
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.validators import validate_email
 
 from cleanup_project.base import limits
 from webhooks import receiver
@@ -59,6 +62,66 @@ def env_minutes(name: str, default: int) -> int:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_hours(name: str, default: int) -> int:
+    hours = env_int(name, default)
+    if hours < 1:
+        raise ImproperlyConfigured(f"{name} must be a number of hours, 1 or more; it is {hours}.")
+    return hours
+
+
+def env_matching(name: str, pattern: str, words: str) -> str:
+    """`words` say what it must be."""
+    value = env_str(name).strip()
+    if value and not re.fullmatch(pattern, value):
+        raise ImproperlyConfigured(f"{name} must be {words}; it is {value!r}.")
+    return value
+
+
+def env_token(name: str) -> str:
+    """A secret that a program shows; too long to be guessed, or unset."""
+    token = env_str(name).strip()
+    if token and (len(token) < 20 or not token.isascii() or not token.isprintable() or " " in token):
+        raise ImproperlyConfigured(
+            f"{name} must be at least 20 printable ASCII characters without blanks. Make one: "
+            "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return token
+
+
+def env_addresses(name: str) -> list[str]:
+    addresses = env_list(name)
+    for address in addresses:
+        try:
+            validate_email(address)
+        except ValidationError:
+            raise ImproperlyConfigured(
+                f"{name} must be a comma list of e-mail addresses; {address!r} is none."
+            ) from None
+    return addresses
+
+
+def env_times(name: str) -> dict[str, timedelta]:
+    """`oldest-eligible=3d,queue-age=30m`: what of it is named, by its name. Minutes, hours and days."""
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    found: dict[str, timedelta] = {}
+    for part in env_list(name):
+        key, _, value = (each.strip() for each in part.partition("="))
+        number, unit = value[:-1], units.get(value[-1:])
+        if (
+            not key
+            or key in found
+            or not unit
+            or not (number.isascii() and number.isdigit())
+            or len(number) > 4
+            or not int(number)
+        ):
+            raise ImproperlyConfigured(
+                f"{name} must be a comma list such as oldest-eligible=3d,queue-age=30m (m, h, d; each once); it has {part!r}."
+            )
+        found[key] = timedelta(**{unit: int(number)})
+    return found
 
 
 def env_ports(name: str, default: str) -> list[int]:
@@ -195,6 +258,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "cleanup_project.operations.watch.door.door",  # first: what asks has no session, and may know no host name of ours
     "cleanup_project.base.requestids.numbered",
     "cleanup_project.operations.api.edge.edge",
     "django.middleware.security.SecurityMiddleware",
@@ -403,6 +467,27 @@ TRIGGER_SECRETS = env_trigger_secrets("TRIGGER_SECRETS")
 # The API (docs/api.md): requests of one token, by each kind.
 API_READS_PER_MINUTE = env_positive("API_READS_PER_MINUTE", 600)
 API_WRITES_PER_MINUTE = env_positive("API_WRITES_PER_MINUTE", 60)
+
+# Watching it (docs/operations.md).
+TICKED_TASK = "cleanup_project.operations.tasks.watch"  # rung with each tick
+METRICS_TOKEN = env_token("METRICS_TOKEN")  # unset: /metrics is not there
+DEADLINES = env_times("DEADLINES")  # from when on what waits is overdue, where it is to be other than ours
+ALERT_TENANT = env_matching(
+    "ALERT_TENANT", "[a-z0-9][a-z0-9-]{0,62}", "the code of a tenant"
+)  # whose endpoints are told of every alarm, whoever's it is
+ALERT_EMAILS = env_addresses("ALERT_EMAILS")
+ALERT_REPEAT_HOURS = env_hours("ALERT_REPEAT_HOURS", 24)  # after which an e-mail tells again of what is still so
+SITE_URL = env_matching("SITE_URL", "https?://[^/ ]+", "https:// and a host, without a path")  # stands in e-mails
+EMAIL_HOST = env_str("EMAIL_HOST", "localhost")
+EMAIL_PORT = env_int("EMAIL_PORT", 25)
+EMAIL_HOST_USER = env_str("EMAIL_HOST_USER")
+EMAIL_HOST_PASSWORD = env_str("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS")  # STARTTLS
+EMAIL_USE_SSL = env_bool("EMAIL_USE_SSL")  # TLS from the first byte on
+if EMAIL_USE_TLS and EMAIL_USE_SSL:
+    raise ImproperlyConfigured("Set EMAIL_USE_TLS (STARTTLS) or EMAIL_USE_SSL (TLS from the first byte on), not both.")
+EMAIL_TIMEOUT = 10  # seconds; a worker waits for the mail server, and nothing else does
+DEFAULT_FROM_EMAIL = env_str("EMAIL_FROM", "cleanup@localhost")
 
 LOGGING_JSON = env_bool("LOG_JSON", default=not sys.stderr.isatty())
 LOG_LEVEL = env_str("LOG_LEVEL", "INFO").upper()

@@ -1,5 +1,7 @@
 """What the queue calls. Each entry point calls one verb."""
 
+from django.conf import settings
+
 from cleanup_project.base import limits, queue
 from ledger import closing, exports, inflight, manifest, schedule, stops
 from ledger import compare as comparing
@@ -11,8 +13,10 @@ from ledger import sweep as sweeping
 
 @queue.task(queue=queue.CONTROL)
 def tick() -> None:
-    """Once a minute: open the runs that are due, and have a sweep made."""
+    """Once a minute: open the runs that are due, and have a sweep made and what waits looked at."""
     queue.wake("ledger.tasks.sweep")
+    if settings.TICKED_TASK:
+        queue.wake(settings.TICKED_TASK)
     schedule.tick()
 
 

@@ -1,5 +1,7 @@
 """Settings: typed readers with errors that say what to do."""
 
+from datetime import timedelta
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
@@ -63,3 +65,49 @@ def test_minutes_become_seconds_and_none_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MINUTES", "0")
     with pytest.raises(ImproperlyConfigured, match="MINUTES must be a number of minutes, 1 or more; it is 0"):
         settings.env_minutes("MINUTES", 10)
+
+
+def test_times_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMES", " queue-age=30m, oldest-eligible = 3d,workers=2h ")
+    assert settings.env_times("TIMES") == {
+        "queue-age": timedelta(minutes=30), "oldest-eligible": timedelta(days=3), "workers": timedelta(hours=2),
+    }  # fmt: skip
+    monkeypatch.setenv("TIMES", "")
+    assert settings.env_times("TIMES") == {}
+
+
+@pytest.mark.parametrize("raw", ["3d", "a=", "a=3", "a=d", "a=0d", "a=-3d", "a=3w", "a=99999d", "a=1d,a=2d", "a=1.5h"])
+def test_times_that_are_none_are_refused(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMES", raw)
+    with pytest.raises(ImproperlyConfigured, match="TIMES must be a comma list such as oldest-eligible=3d"):
+        settings.env_times("TIMES")
+
+
+@pytest.mark.parametrize("raw", ["short", "with a blank in the middle of it", "é" * 30])
+def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", raw)
+    with pytest.raises(ImproperlyConfigured, match="TOKEN must be at least 20 printable ASCII characters"):
+        settings.env_token("TOKEN")
+    monkeypatch.setenv("TOKEN", "x" * 20)
+    assert settings.env_token("TOKEN") == "x" * 20
+    monkeypatch.delenv("TOKEN")
+    assert settings.env_token("TOKEN") == ""
+
+
+def test_addresses_are_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEOPLE", "ops@example.org, night@example.org")
+    assert settings.env_addresses("PEOPLE") == ["ops@example.org", "night@example.org"]
+    monkeypatch.setenv("PEOPLE", "ops@example.org,nobody")
+    with pytest.raises(ImproperlyConfigured, match="comma list of e-mail addresses; 'nobody' is none"):
+        settings.env_addresses("PEOPLE")
+
+
+def test_hours_are_at_least_one_and_what_must_match_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOURS", "0")
+    with pytest.raises(ImproperlyConfigured, match="HOURS must be a number of hours, 1 or more; it is 0"):
+        settings.env_hours("HOURS", 24)
+    monkeypatch.setenv("SITE", "https://cleanup.example.org/admin")
+    with pytest.raises(ImproperlyConfigured, match=r"SITE must be a host; it is 'https://cleanup\.example\.org/admin'"):
+        settings.env_matching("SITE", "https?://[^/ ]+", "a host")
+    monkeypatch.setenv("SITE", "https://cleanup.example.org")
+    assert settings.env_matching("SITE", "https?://[^/ ]+", "a host") == "https://cleanup.example.org"

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from typing import Any
 
 import pytest
 from django_q.models import OrmQ
@@ -52,6 +53,6 @@ def test_a_long_freeze_goes_in_slices_and_ends_by_ringing_for_nothing(
 
 
 @pytest.mark.django_db
-def test_a_tick_has_a_sweep_made() -> None:
+def test_a_tick_has_a_sweep_made_and_what_waits_looked_at(settings: Any) -> None:
     tasks.tick()
-    assert [message.task["func"] for message in OrmQ.objects.all()] == [tasks.sweep.name]
+    assert {message.task["func"] for message in OrmQ.objects.all()} == {tasks.sweep.name, settings.TICKED_TASK}

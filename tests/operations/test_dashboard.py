@@ -16,18 +16,16 @@ from django.urls import reverse
 
 from cleanup_project.base import clock, roles, rollups
 from cleanup_project.base.models import Heartbeat, Rollup, User
-from cleanup_project.base.rollups import Source
 from cleanup_project.operations.pages import dashboard
-from cleanup_project.operations.pages.tiles import DEADLINES, TILES, Deadline, Looking, Tile, tiles
-from ledger import causes, manifest, runs, schedule
+from cleanup_project.operations.pages.tiles import TILES, Looking, Tile, tiles
+from cleanup_project.operations.watch.deadlines import DEADLINES, Deadline
+from ledger import causes, manifest, runs
 from ledger import rollups as of_ledger
-from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
-from retention import control
-from retention.models import PolicyRevision, StopSwitch
-from retention.storage import VersionRef
-from retention.storage.memory import Fault
+from ledger.models import CleanupRun, DeadLetter
+from retention.models import PolicyRevision
 from tests.ledger import parking
-from tests.ledger.acting import Acting, build
+from tests.ledger.acting import build
+from tests.operations.trouble import count, troubled_world
 from tests.web import quick_pages  # noqa: F401
 from tests.webhooks.world import sql
 
@@ -69,26 +67,6 @@ def auditor(person: Callable[..., User], client: Client) -> User:
     user = person("auditor", roles.AUDITOR)
     client.force_login(user)
     return user
-
-
-def troubled_world() -> Acting:
-    """One of everything that a tile counts."""
-    world = build()
-    world.subscribe()
-    world.put("clips/due", asset="due")
-    denied = world.put("clips/denied", asset="denied")
-    world.run()
-    due = CleanupCommand.objects.filter(pk=world.command("clips/due").pk)
-    due.update(due_at=Now() + DAY)
-    name = VersionRef(denied.key, denied.version_id)
-    world.store.inject(Fault("delete_versions", parking.DENIED, frozenset({name})))
-    world.drain()
-    due.update(due_at=Now() - DAY)
-    sql("UPDATE webhooks_endpoint SET failing_since = now()")
-    control.press(by=world.people["operator"], scope=StopSwitch.Scope.EVERYTHING, reason="Wrong month.")
-    policy = world.revision.policy
-    schedule.record(policy, [clock.now() - DAY / 2], ScheduleSlot.Outcome.MISSED, "Late.")
-    return world
 
 
 def test_each_role_sees_the_figures_of_what_it_may_view(person: Callable[..., User], client: Client) -> None:
@@ -208,13 +186,6 @@ def test_nothing_stands_inline_that_the_policy_forbids(auditor: User, client: Cl
     troubled_world()
     html = shown(client)
     assert not re.search(r"\sstyle=|\son[a-z]+=|<style|<script(?![^>]* src=)", html)
-
-
-def count(source: Source) -> None:
-    """As if the present minute had closed."""
-    now = clock.now()
-    changed = rollups.count_between(source, now - timedelta(hours=1), now + timedelta(minutes=1))
-    rollups.fold(source.metrics, changed[0], changed[-1])
 
 
 def test_lags_are_shown_as_figures_and_as_a_table(auditor: User, client: Client) -> None:

@@ -16,7 +16,8 @@ from cleanup_project.base import clock, display, rollups
 from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import person
 from cleanup_project.operations.pages import distributions, shell
-from cleanup_project.operations.pages.tiles import DEADLINES, Deadline, Looking, tiles
+from cleanup_project.operations.pages.tiles import Looking, tiles
+from cleanup_project.operations.watch.deadlines import DEADLINES, Deadline
 
 KEPT: Final = 5  # seconds
 SPAN: Final = "24h"

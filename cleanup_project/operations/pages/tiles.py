@@ -4,74 +4,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlencode
 
 from django.db.models import Max, Min
 
-from cleanup_project.base import display, heartbeats, limits
+from cleanup_project.base import display
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Heartbeat
+from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES
 from ledger import causes, schedule
 from ledger import vitals as of_ledger
 from ledger.causes import Groups
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, ScheduleSlot
 from retention import vitals as of_retention
 from retention.models import Bucket, StopSwitch
-from webhooks import metrics
 from webhooks import vitals as of_webhooks
 from webhooks.models import Delivery, Endpoint
 
 COUNTED: Final = 1000  # above, a number is "more than"
-AT_ONCE: Final = timedelta(0)
-HOUR: Final = timedelta(hours=1)
-DAY: Final = timedelta(days=1)
-
-
-class Deadline(NamedTuple):
-    """From which age on a tile is amber (`watch`) and red (`overdue`), and why; None: never."""
-
-    watch: timedelta
-    overdue: timedelta | None
-    because: str
-
-    def tone(self, age: timedelta) -> str:
-        if self.overdue is not None and age >= self.overdue:
-            return "overdue"
-        return "waiting" if age >= self.watch else ""
-
-
-DEADLINES: Final[dict[str, Deadline]] = {
-    "Stopped": Deadline(AT_ONCE, 4 * HOUR, "Nothing of what it names is destroyed until somebody lifts it: half a shift."),
-    "Oldest eligible": Deadline(
-        2 * DAY, 7 * DAY, "A daily schedule and a day of cooling-off take two days; a week is every schedule missed."
-    ),
-    "Queue age": Deadline(
-        5 * timedelta(minutes=1), timedelta(seconds=limits.QUEUE_RETRY),
-        "The sweep rings each minute for what is due; after 15 minutes even a lost message has come again.",
-    ),
-    "In quarantine": Deadline(AT_ONCE, DAY, "Nothing in it goes on by itself: a person looks within a day."),
-    "Runs to approve": Deadline(AT_ONCE, DAY, "Nothing of them is destroyed before: a person looks within a day."),
-    "Missed slots": Deadline(AT_ONCE, None, "Each was answered as its policy says; it stays here for a day."),
-    "Last tick": Deadline(
-        timedelta(minutes=2), schedule.GRACE, "It comes each minute; a slot that is answered within 5 minutes is on time."
-    ),
-    "Workers": Deadline(
-        heartbeats.ALIVE, timedelta(seconds=limits.STALL),
-        "A supervisor looks every few seconds, and starts a cluster anew that has stood still for 4 minutes.",
-    ),
-    "Oldest listing": Deadline(
-        AT_ONCE, None, "Beyond the limit of its bucket nothing there is found eligible; amber from three quarters of it on."
-    ),
-    "Oldest undelivered": Deadline(
-        HOUR, DAY, "Of an endpoint that fails, somebody is told after an hour and after a day; it is disabled after five."
-    ),
-    "Sending": Deadline(
-        timedelta(seconds=metrics.LATE / 2), timedelta(seconds=metrics.LATE),
-        "What is due goes out at once; after two minutes an alarm is raised.",
-    ),
-    "Endpoints in trouble": Deadline(AT_ONCE, DAY, "Their events wait until they answer or somebody enables them."),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +125,19 @@ def missed(looking: Looking) -> Tile:
     return Tile("Missed slots", f"{number:,}", note, DEADLINES["Missed slots"].tone(AT_ONCE) if newest else "", url)
 
 
+def scan(looking: Looking) -> Tile:
+    """Judged by the slot that waits the longest for its answer: how often a policy scans is its own schedule's affair."""
+    late = schedule.unanswered(looking.codes)
+    if late is not None:
+        note = f"a slot of {late.policy} has come, and nobody has answered it"
+        return aged("Last scan", late.since, looking, note, display.change_url(late.policy), "")
+    last = of_ledger.last_scan(looking.codes)
+    if last is None:
+        return Tile("Last scan", "none", "no manifest was sealed yet")
+    url, age = display.change_url(CleanupRun(pk=last.run_id)), display.age(last.at, looking.now)
+    return Tile("Last scan", age, "since a manifest was sealed; every slot has its answer", url=url)
+
+
 def tick(looking: Looking) -> Tile:
     last = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
     url = list_url(Heartbeat) if "base" in looking.sees else ""
@@ -231,6 +195,7 @@ TILES: Final[tuple[tuple[str, Callable[[Looking], Tile]], ...]] = (
     ("ledger", queue),
     ("ledger", quarantined),
     ("ledger", approvals),
+    ("ledger", scan),
     ("ledger", missed),
     ("webhooks", undelivered),
     ("webhooks", sending),

@@ -1,0 +1,160 @@
+"""Deadlines become alarms: the oldest of each thing that waits is compared with its deadline, tenant by tenant.
+
+All tenants are looked at together first, so that it costs a few reads while all is well. An alarm is over when the oldest
+is well within its deadline again, and not while it goes to and fro about it.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+import structlog
+from django.db import transaction
+from django.db.models import Max
+from django.db.models.functions import Now
+
+from cleanup_project.base import alarms, clock, display
+from cleanup_project.base.models import Alarm, Heartbeat
+from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, code
+from ledger import causes, schedule
+from ledger import vitals as of_ledger
+from retention import freshness
+from retention import vitals as of_retention
+from retention.models import Tenant
+from webhooks import vitals as of_webhooks
+
+EASED: Final = 0.75  # of its deadline: from there on an alarm is over
+Oldest = Callable[[Sequence[str]], datetime | None]
+
+log = structlog.get_logger(__name__)
+
+
+class Watched(NamedTuple):
+    """`oldest`: since when the oldest waits, of the tenants with these codes; none: of all. `words`: what is so,
+    with `{since}` in them; `do`: what to do.
+
+    `by_tenant`: each tenant is judged for itself; else the installation as a whole. `never`: what to say where nothing is
+    known at all, if that is as bad.
+    """
+
+    name: str
+    oldest: Oldest
+    words: str
+    do: str
+    by_tenant: bool = True
+    never: str = ""
+
+    @property
+    def kind(self) -> str:
+        return f"deadline.{code(self.name)}"
+
+
+def since(found: of_ledger.Eligible | of_ledger.Due | schedule.Unanswered | of_webhooks.Owed | None) -> datetime | None:
+    return found.since if found else None
+
+
+def served(_codes: Sequence[str]) -> datetime | None:
+    """Since when the queue that is worst off has not been served; another cluster of the same queue makes up for one."""
+    seen = Heartbeat.objects.order_by().values_list("queue").annotate(at=Max("seen_at"))
+    return min((at for _queue, at in seen), default=None)
+
+
+def ticked(_codes: Sequence[str]) -> datetime | None:
+    last: datetime | None = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
+    return last
+
+
+def stopped(codes: Sequence[str]) -> datetime | None:
+    return of_retention.switches(codes).values_list("pressed_at", flat=True).first()
+
+
+WATCHED: Final = (
+    Watched(
+        "Oldest eligible", lambda codes: since(of_ledger.eligible(codes)),
+        "What is eligible the longest has been so since {since}, and is still there.",
+        "See on the dashboard what it waits for.",
+    ),
+    Watched(
+        "Queue age", lambda codes: since(of_ledger.due(codes)),
+        "A command has been due since {since}, and no worker has it.",
+        "See whether workers run, and for pauses, stops and closed windows.",
+    ),
+    Watched(
+        "In quarantine", lambda codes: causes.groups(codes).oldest,
+        "An entry has been in quarantine since {since}.",
+        "Repair its cause, then replay it, or close it without retry.",
+    ),
+    Watched(
+        "Runs to approve", lambda codes: of_ledger.approvals(codes)[1],
+        "A run has waited for its approval since {since}.",
+        "Its policy opens no other run meanwhile: approve it, or cancel it.",
+    ),
+    Watched(
+        "Last scan", lambda codes: since(schedule.unanswered(codes)),
+        "A slot of a schedule came at {since}, and nobody has answered it.",
+        "See whether the tick comes, and what the workers log of it.",
+    ),
+    Watched(
+        "Missed slots", lambda codes: of_ledger.missed(codes)[1],
+        "The slot of a schedule at {since} was missed.",
+        "See Schedule slots for the reason; open a run by hand if one is wanted.",
+    ),
+    Watched(
+        "Oldest undelivered", lambda codes: since(of_webhooks.owed(codes)),
+        "An event has been owed to an endpoint since {since}.",
+        "See the endpoint's attempts, and tell its owner.",
+    ),
+    Watched(
+        "Stopped", stopped,
+        "A stop switch has been on since {since}.",
+        "Compliance lifts it when its reason is gone.", by_tenant=False,
+    ),
+    Watched(
+        "Workers", served, "A queue was last served by a cluster of workers at {since}.",
+        "Start `manage.py worker`, or see why it ended.", by_tenant=False, never="No cluster of workers is known.",
+    ),
+    Watched(
+        "Last tick", ticked,
+        "The tick last came at {since}.",
+        "See whether a cluster serves the queue control.",
+        by_tenant=False, never="The tick has never come.",
+    ),
+)  # fmt: skip
+
+
+def judge() -> int:
+    """Raise, say anew and clear the alarms of all deadlines; returns how many are open."""
+    now = clock.now()
+    for watched in WATCHED:
+        try:
+            with transaction.atomic():
+                judge_one(watched, now)
+        except Exception:  # one never keeps the others from being judged; the next round tries again
+            log.exception("a deadline was not judged", deadline=watched.name)
+    for bucket in of_retention.unlisted():
+        with transaction.atomic():
+            freshness.review(bucket)
+    return Alarm.objects.open().filter(kind__in=[each.kind for each in WATCHED]).count()
+
+
+def judge_one(watched: Watched, now: datetime) -> None:
+    limit = DEADLINES[watched.name].overdue or AT_ONCE
+    oldest = watched.oldest(())
+    if oldest is None and watched.never:
+        alarms.notice(watched.kind, None, f"{watched.never} {watched.do}")
+    elif oldest is None or now - oldest < EASED * limit:
+        Alarm.objects.open().filter(kind=watched.kind).update(cleared_at=Now())
+    elif watched.by_tenant:
+        for tenant in Tenant.objects.order_by("code"):
+            tell(watched, tenant, watched.oldest([tenant.code]), now, limit)
+    else:
+        tell(watched, None, oldest, now, limit)
+
+
+def tell(watched: Watched, tenant: Tenant | None, oldest: datetime | None, now: datetime, limit: timedelta) -> None:
+    if oldest is None or now - oldest < EASED * limit:
+        alarms.clear(watched.kind, tenant)
+    elif now - oldest >= limit or alarms.is_open(watched.kind, tenant):
+        told = watched.words.format(since=f"{oldest:%Y-%m-%d %H:%M} UTC")
+        age = f" That is {display.age(oldest, now)}; the deadline is {display.duration(limit)}." if limit else ""
+        alarms.notice(watched.kind, tenant, f"{told}{age} {watched.do}")

@@ -1,0 +1,103 @@
+"""Whether this process can serve, and whether the work goes on: what `/readyz` answers.
+
+A load balancer asks about the first alone: that workers stand still is no reason to take the pages away on which people
+see it.
+"""
+
+import threading
+import time
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from django.core.cache import caches
+from django.db import Error, connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Max
+
+from cleanup_project.base import clock, display, heartbeats, paginator
+from cleanup_project.base.models import Heartbeat
+from cleanup_project.operations.watch.deadlines import OVERDUE
+from ledger import vitals
+
+KEPT: Final = 3  # seconds: however often somebody asks
+ANSWERS_WITHIN: Final = 1.0  # seconds
+SERVES: Final = frozenset({"database", "migrations"})
+_asking = threading.Lock()
+
+
+class Finding(NamedTuple):
+    """`words` are for strangers: no names, and what to do where it is not so."""
+
+    subject: str
+    fine: bool
+    words: str
+
+
+NO_DATABASE: Final = Finding(
+    "database", False, "It has not answered within a second. See that it runs and that DATABASE_URL leads to it."
+)
+
+
+def findings() -> list[Finding]:
+    """As of up to KEPT seconds ago. One process asks one question at a time: a database that hangs holds one thread."""
+    kept: list[Finding] | None = caches["process"].get("readiness")
+    if kept is not None:
+        return kept
+    if not _asking.acquire(timeout=ANSWERS_WITHIN):
+        return [NO_DATABASE]
+    try:
+        kept = look()
+        caches["process"].set("readiness", kept, KEPT)
+    finally:
+        _asking.release()
+    return kept
+
+
+def look() -> list[Finding]:
+    begun = time.monotonic()
+    try:
+        with transaction.atomic(), paginator.limited(int(1000 * ANSWERS_WITHIN)):
+            now = clock.now()
+            if time.monotonic() - begun > ANSWERS_WITHIN:
+                return [NO_DATABASE]
+            if not migrated():
+                return [
+                    Finding("database", True, "It answers."),
+                    Finding("migrations", False, "Some are not applied. Run `manage.py migrate`."),
+                ]
+            return [
+                Finding("database", True, "It answers."),
+                Finding("migrations", True, "All are applied."),
+                workers(now),
+                queue(now),
+            ]
+    except Error:
+        return [NO_DATABASE]
+
+
+def migrated() -> bool:
+    """Whether the database has every table that this code needs. Once it has, it keeps them."""
+    if not caches["process"].get("migrated"):
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            return False
+        caches["process"].set("migrated", True, None)
+    return True
+
+
+def workers(now: datetime) -> Finding:
+    told = Heartbeat.objects.aggregate(seen=Max("seen_at"), ticked=Max("last_tick_at"))
+    if told["seen"] is None or now - told["seen"] > heartbeats.ALIVE:
+        return Finding("workers", False, "None has been seen for a minute. Start `manage.py worker`, or see its log.")
+    if told["ticked"] is None or now - told["ticked"] > OVERDUE["last-tick"]:
+        return Finding("workers", False, "No tick has come. See that `manage.py worker` serves the queue control.")
+    return Finding("workers", True, f"Seen {display.age(told['seen'], now)} ago.")
+
+
+def queue(now: datetime) -> Finding:
+    due = vitals.due()
+    if due is not None and now - due.since > OVERDUE["queue-age"]:
+        limit = display.duration(OVERDUE["queue-age"])
+        words = f"A command has been due for more than {limit}. See Queue age on the dashboard: workers, pauses, stops."
+        return Finding("queue", False, words)
+    return Finding("queue", True, "Nothing has been due for too long.")
