@@ -20,6 +20,7 @@ from retention.storage.port import (
     LockState,
     ObjectStore,
     Presence,
+    Standing,
     Versioning,
     VersionRef,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ObjectStore",
     "Presence",
     "Scope",
+    "Standing",
     "StorageError",
     "VersionRef",
     "Versioning",

@@ -19,6 +19,7 @@ from retention.storage.port import (
     LockMode,
     LockState,
     Presence,
+    Standing,
     Versioning,
     VersionRef,
     check_refs,
@@ -207,6 +208,11 @@ class MemoryStore:
 
     def lifecycle_rules(self, bucket: BucketRef) -> Sequence[LifecycleRule]:
         return self._query("lifecycle_rules", bucket).lifecycle
+
+    def standing(self, bucket: BucketRef) -> Standing:
+        """Nothing is said: who else may come in is not what this store knows."""
+        self._query("standing", bucket)
+        return Standing()
 
     def _begin(self, operation: str, bucket: BucketRef, refs: Collection[VersionRef]) -> Fault | None:
         if self.before_call is not None:

@@ -111,6 +111,25 @@ class LifecycleRule:
     lone_markers: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a bucket stands to the world, to whoever deletes and to our clock. None: the store does not say.
+
+    `public_policy`: its policy lets everybody in. `public_grants`: what its access control list gives to everybody.
+    `blocks`: which of the four blocks of public access are on, as the S3 API names them. `mfa_delete`: no version is
+    deleted without a code that a person reads off a device. `ahead`: seconds by which the store's clock is ahead of this
+    host's, give or take `doubt`. `refused`: the permissions for want of which a part of this is None.
+    """
+
+    public_policy: bool | None = None
+    public_grants: tuple[str, ...] | None = None
+    blocks: frozenset[str] | None = None
+    mfa_delete: bool | None = None
+    ahead: float | None = None
+    doubt: float = 0.0
+    refused: tuple[str, ...] = ()
+
+
 class Presence(StrEnum):
     """What an inspection saw."""
 
@@ -158,7 +177,7 @@ class DeleteOutcome:
 
 
 class ObjectStore(Protocol):
-    """The six things the product asks of a store."""
+    """What the product asks of a store."""
 
     def list_versions(
         self,
@@ -210,6 +229,12 @@ class ObjectStore(Protocol):
         """The bucket's lifecycle rules, switched off ones too; none where it has none.
 
         Raises `StorageError`: then they are not known.
+        """
+
+    def standing(self, bucket: BucketRef) -> Standing:
+        """Who else may come in, what is in the way of deletions, and the store's clock; changes nothing.
+
+        Raises `StorageError` where the store does not answer at all.
         """
 
 

@@ -23,10 +23,12 @@ from retention.storage.port import (
     ListedVersion,
     ListPage,
     LockState,
+    Standing,
     Versioning,
     VersionRef,
     check_refs,
 )
+from retention.storage.standing import standing
 
 _VERSIONING: Final[dict[str | None, Versioning]] = {"Enabled": "enabled", "Suspended": "suspended", None: "unversioned"}
 
@@ -112,6 +114,9 @@ class S3Store:
                 raise
             said = ()
         return [lifecycle.rule(each, position) for position, each in enumerate(said, 1)]
+
+    def standing(self, bucket: BucketRef) -> Standing:
+        return standing(self._clients.asker(bucket), self._until())
 
     def _get(self, bucket: BucketRef, operation: str, **params: Any) -> Reply:
         reply = self._clients.asker(bucket)(operation, self._until(), **params)

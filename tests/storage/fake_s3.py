@@ -16,6 +16,10 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+SUBRESOURCES = (
+    *("versions", "retention", "legal-hold", "versioning", "object-lock", "lifecycle"),
+    *("policyStatus", "publicAccessBlock", "acl"),
+)
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
@@ -39,7 +43,7 @@ class Request:
         }
         if self.method != "GET":
             return names[self.method]
-        for parameter in ("versions", "retention", "legal-hold", "versioning", "object-lock", "lifecycle"):
+        for parameter in SUBRESOURCES:
             if parameter in self.query:
                 return f"get_{parameter}"
         return "get_object"

@@ -17,6 +17,7 @@ from retention.storage import (
     Presence,
     Scope,
     StorageError,
+    Versioning,
     VersionRef,
 )
 from tests.storage.labs import Lab, put_all
@@ -356,6 +357,28 @@ def test_the_lifecycle_rules_of_a_bucket(lab: Lab) -> None:
 
 def test_a_bucket_without_lifecycle_rules(lab: Lab) -> None:
     assert list(lab.store.lifecycle_rules(lab.new_bucket())) == []
+
+
+@pytest.mark.parametrize("versioning", ["enabled", "suspended", "unversioned"])
+def test_deleting_the_null_version_of_a_key_that_never_was_changes_nothing(lab: Lab, versioning: Versioning) -> None:
+    bucket = lab.new_bucket()
+    lab.put(bucket, "versions", b"one")
+    lab.set_versioning(bucket, versioning)
+    lab.put(bucket, "versions", b"two")
+    before = everything(lab, bucket)
+    never = VersionRef("cleanup-doctor-0f3b", "null")
+    assert delete(lab, bucket, never)[never].acknowledged
+    assert everything(lab, bucket) == before
+
+
+def test_how_a_bucket_stands_is_told_or_left_open(lab: Lab) -> None:
+    found = lab.store.standing(lab.new_bucket())
+    assert not found.public_policy
+    assert not found.public_grants
+    assert not found.mfa_delete
+    assert found.ahead is None or abs(found.ahead) <= found.doubt + 1  # the same machine
+    with pytest.raises(StorageError, match="NoSuchBucket"):
+        lab.store.standing(BucketRef("none-here", lab.new_bucket().endpoint_url, "us-east-1", "path"))
 
 
 def test_a_large_batch_is_accounted_for_item_by_item(lab: Lab) -> None:

@@ -35,7 +35,7 @@ def test_a_fault_may_hide_a_deletion_that_happened(store: MemoryStore) -> None:
 
 def test_every_operation_can_fail(store: MemoryStore) -> None:
     ref = store.put(BUCKET, "k")
-    for operation in ("list_versions", "inspect", "lock_state", "bucket_state", "lifecycle_rules"):
+    for operation in ("list_versions", "inspect", "lock_state", "bucket_state", "lifecycle_rules", "standing"):
         store.inject(Fault(operation, LOST))
     with pytest.raises(StorageError):
         store.list_versions(BUCKET)
@@ -43,10 +43,12 @@ def test_every_operation_can_fail(store: MemoryStore) -> None:
         store.bucket_state(BUCKET)
     with pytest.raises(StorageError):
         store.lifecycle_rules(BUCKET)
+    with pytest.raises(StorageError):
+        store.standing(BUCKET)
     assert store.lock_state(BUCKET, ref).unknown
     assert store.inspect(BUCKET, [ref])[ref].failure == LOST
     assert [operation for operation, _ in store.calls] == [
-        "list_versions", "bucket_state", "lifecycle_rules", "lock_state", "inspect",
+        "list_versions", "bucket_state", "lifecycle_rules", "standing", "lock_state", "inspect",
     ]  # fmt: skip
 
 
