@@ -40,6 +40,7 @@ DELIVERED: Final = failures.DELIVERED
 AUTHORITIES = DEFAULT_CA_BUNDLE_PATH
 POOLS: Final = 64  # hosts whose connections are kept
 KEPT_HEADERS: Final = ("content-type", "retry-after", "date", "server", "x-request-id", "traceparent")
+TROUBLE: Final = (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError)
 NO_URL: Final = (
     requests.exceptions.InvalidURL,
     requests.exceptions.InvalidSchema,
@@ -117,6 +118,20 @@ class Connections:
         request.method, request.url, request.body = "POST", prepared(url), body
         request.headers = CaseInsensitiveDict({**lines, "content-length": str(len(body))})
         return self.adapter.send(request, stream=True, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT), proxies=self.proxies)
+
+    def connect(self, url: str) -> None:
+        """Connect as a POST would, TLS and the proxy's tunnel included, and send nothing. Raises as `post` does."""
+        request = requests.PreparedRequest()
+        request.method, request.url = "POST", prepared(url)
+        pool: Any = self.adapter.get_connection_with_tls_context(request, verify=True, proxies=self.proxies)
+        connection = pool._new_conn()  # urllib3 has no public place for a connection without a request
+        try:
+            if pool.proxy is not None and pool.scheme == "https":
+                pool._prepare_proxy(connection)
+            else:
+                connection.connect()
+        finally:
+            connection.close()
 
     def close(self) -> None:
         self.adapter.close()
@@ -199,17 +214,37 @@ def send(
         try:
             said = ask(through, sending, keys, timestamp, post)
             failure_class, text = judged(said)
-        except Failed as failure:
-            failure_class, text = failure.failure_class, str(failure)
-        except NO_URL as error:
-            # Its text quotes the query, which may hold a secret of the receiver's.
-            failure_class, text = "blocked", f"The URL cannot be used: {type(error).__name__}."
-        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
-            failure_class, text = "network", f"No answer could be had: {type(error).__name__}."
+        except (Failed, *TROUBLE) as error:
+            failure_class, text = told(error)
     if said.status is None and post.status is not None:  # what broke came after the status line, which decides
         said = Said(post.status, truncated=True)
         failure_class, text = judged(said)
     return answer_of(post, said, failure_class, text, began=began, timestamp=timestamp)
+
+
+def reach(through: Connections, url: str, *, total: float = READ_TIMEOUT) -> Answer:
+    """Whether the endpoint can be connected to within `total` seconds, TLS included; nothing is sent, nothing raised.
+
+    The class of failure is empty where it can, and there is no status. Called without a transaction, from any thread.
+    """
+    began = time.monotonic()
+    post = Post(deadline=began + total, policy=through.policy, resolver=through.resolver)
+    failure_class, text = DELIVERED, ""
+    with bounded.under(post):
+        try:
+            through.connect(url)
+        except (Failed, *TROUBLE) as error:
+            failure_class, text = told(error)
+    return answer_of(post, Said(), failure_class, text, began=began, timestamp=0)
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """The class of what went wrong, and words for it."""
+    if isinstance(error, Failed):
+        return error.failure_class, str(error)
+    if isinstance(error, NO_URL):  # its text quotes the query, which may hold a secret of the receiver's
+        return "blocked", f"The URL cannot be used: {type(error).__name__}."
+    return "network", f"No answer could be had: {type(error).__name__}."
 
 
 def answer_of(post: Post, said: Said, failure_class: str, text: str, *, began: float, timestamp: int) -> Answer:

@@ -455,3 +455,34 @@ def test_no_file_can_be_opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
         answer = post(server.url())
         monkeypatch.undo()
     assert answer.failure_class == "sender_error"
+
+
+def test_reaching_connects_agrees_on_tls_and_sends_nothing(trusted: Authority) -> None:
+    with wire(says(OK), trusted.context()) as server, sender.session(1) as through:
+        answer = sender.reach(through, server.url("https"))
+        assert (answer.failure_class, answer.status, answer.peer) == ("", None, "127.0.0.1")
+        assert answer.tls_ms is not None
+    assert (server.opened, server.heads) == (1, [])
+
+
+def test_reaching_what_never_speaks_tls_ends_in_time() -> None:
+    def silent(server: Wire, connection: socket.socket, number: int) -> None:
+        connection.recv(65_536)
+        connection.recv(65_536)
+
+    began = time.monotonic()
+    with wire(silent) as server, sender.session(1) as through:
+        answer = sender.reach(through, server.url("https"), total=TOTAL)
+    assert answer.failure_class == "tls"
+    assert time.monotonic() - began <= TOTAL + SLACK
+
+
+@pytest.mark.parametrize(
+    ("url", "failure_class"),
+    [("http://127.0.0.1:1/", "network"), ("http://10.1.2.3/", "blocked"), ("ftp://127.0.0.1/", "blocked")],
+)
+def test_reaching_what_cannot_be_reached(url: str, failure_class: str) -> None:
+    with sender.session(1) as through:
+        answer = sender.reach(through, url)
+    assert (answer.failure_class, answer.status) == (failure_class, None)
+    assert answer.error

@@ -191,3 +191,13 @@ def test_a_handshake_that_drips_through_a_proxy_ends_at_the_deadline(
         answer = post(server.url("https", NAME), total=0.6)
         assert time.monotonic() - began <= 0.8
     assert answer.failure_class == "tls"
+
+
+def test_reaching_goes_through_the_tunnel_and_sends_nothing(trusted: Authority, settings: Any) -> None:
+    with wire(says(OK), trusted.context(NAME)) as server, wire(tunnel) as proxy:
+        via(proxy, settings)
+        with sender.session(1) as through:
+            answer = sender.reach(through, server.url("https", NAME))
+        assert (answer.failure_class, answer.error) == ("", "")
+    assert proxy.heads[0].startswith(b"CONNECT receiver.test:")
+    assert server.heads == []
