@@ -118,7 +118,20 @@ def conflicts(bucket: Bucket, now: datetime) -> list[Conflict]:
 
     By scope alone: a filter by tags or sizes, and what the catalogue holds, leave it at "could".
     """
-    rules = list(Row.objects.current().filter(bucket=bucket).select_related("bucket").order_by("rule_id"))
+    rules = Row.objects.current().filter(bucket=bucket).select_related("bucket").order_by("rule_id")
+    return conflicts_of(list(rules), bucket, now)
+
+
+def foreseen(bucket: Bucket, seen: Sequence[LifecycleRule], now: datetime) -> list[Conflict]:
+    """The same of rules that were read a moment ago and stand in no row."""
+    rules = [
+        Row(bucket=bucket, rule_id=each.rule_id, prefix=each.prefix, words=words(each), data=as_json(each))
+        for each in seen
+    ]
+    return conflicts_of(rules, bucket, now)
+
+
+def conflicts_of(rules: Sequence[Row], bucket: Bucket, now: datetime) -> list[Conflict]:
     deleting = [(row, after) for row in rules if (after := deletes_after(of_row(row), bucket.versioning)) is not None]
     if not deleting:
         return []

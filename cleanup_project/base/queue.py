@@ -14,7 +14,7 @@ import structlog
 from django.apps import AppConfig
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Greatest, Now
 from django.dispatch import receiver
 from django_q.models import Failure, OrmQ, Schedule
@@ -109,12 +109,22 @@ def keep_schedule() -> None:
     """Make the one row that django-q2's scheduler reads what `SCHEDULE` says, whoever edited, deleted or copied it."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('schedule of the tick'))")
-        ours = Schedule.objects.filter(Q(name=SCHEDULE["name"]) | Q(func=TICK))
-        soon = ours.filter(next_run__lt=Now() + 2 * TICK_EVERY)
-        if ours.count() != 1 or list(soon.values(*SCHEDULE)) != [SCHEDULE]:
-            ours.delete()
+        if not is_scheduled():
+            rows_of_the_tick().delete()
             Schedule.objects.create(**SCHEDULE)
             log.info("schedule of the tick written")
+
+
+def is_scheduled() -> bool:
+    """Whether the one row of the tick is there as it should be, and soon due."""
+    ours = rows_of_the_tick()
+    soon = ours.filter(next_run__lt=Now() + 2 * TICK_EVERY)
+    return ours.count() == 1 and list(soon.values(*SCHEDULE)) == [SCHEDULE]
+
+
+def rows_of_the_tick() -> QuerySet[Schedule]:
+    found: QuerySet[Schedule] = Schedule.objects.filter(Q(name=SCHEDULE["name"]) | Q(func=TICK))
+    return found
 
 
 def write_schedule(app_config: AppConfig, **_: Any) -> None:
@@ -144,6 +154,12 @@ def is_waiting(key: str, *, since: datetime, longer_than: timedelta) -> bool:
     unacknowledged = Q(lock__gt=Greatest(Now(), since + retry), lock__lt=Now() + retry - longer_than)
     waiting: bool = OrmQ.objects.filter(untouched | unacknowledged, key=key).exists()
     return waiting
+
+
+def oldest(key: str) -> datetime | None:
+    """Since when the message has waited that may be taken the longest, and that nobody took."""
+    found: datetime | None = OrmQ.objects.filter(key=key, lock__lt=Now()).aggregate(at=Min("lock"))["at"]
+    return found
 
 
 def release(key: str, *, since: datetime) -> int:

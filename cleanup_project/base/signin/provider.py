@@ -32,6 +32,7 @@ from cleanup_project.base.signin.entrance import refusal
 ID: Final = "oidc"
 SUBJECT: Final = "issuer_and_subject"
 LONGEST_SUBJECT: Final = 191  # allauth's column
+NEEDED: Final = ("issuer", "authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
 
 
 def name() -> str:
@@ -51,6 +52,12 @@ def start(request: HttpRequest, *, again: bool = False) -> HttpResponse:
     except OSError:  # what `requests` raises, and what it stands on
         return refusal(request, f"{name()} does not answer. Try again, or sign in with a password of your own.", 503)
     return answer
+
+
+def discovered() -> dict[str, Any]:
+    """What the provider says of itself, asked for now and as a sign-in does. Raises OSError, and ValueError for no JSON."""
+    said: dict[str, Any] = SignedTokens(HttpRequest(), ID).openid_config
+    return said
 
 
 @login_required
