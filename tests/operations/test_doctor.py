@@ -83,7 +83,7 @@ def test_the_command_prints_a_line_for_each_finding(
     assert capsys.readouterr().out.splitlines() == [
         "ok        a: Well.",
         "warning   b: Line\\nbreak. → Do this.",
-        "1 ok, 1 warning, 0 fault, 0 not asked",
+        "1 ok, 1 warning, 0 faults, 0 not asked",
     ]
 
 
@@ -115,9 +115,11 @@ def test_a_check_that_breaks_off_is_a_finding_and_changes_nothing() -> None:
 
 
 def test_system_checks_are_lines(settings: Any) -> None:
+    settings.DEBUG = True
     settings.MFA_REQUIRED, settings.SILENCED_SYSTEM_CHECKS = False, ["base.E003"]
     said = found(lambda: configuration.system_checks(databases=["default"]))
     assert [each.verdict for each in said if "(base.E005)" in each.seen] == [Verdict.FAULT]
+    assert [each.advice for each in said if "(security.W018)" in each.seen] == ["Leave DEBUG unset."]
     assert not [each for each in said if "(base.E003)" in each.seen]
     assert [each.verdict for each in said if "base.E003" in each.seen] == [Verdict.WARNING]
 

@@ -229,7 +229,8 @@ def lifecycle_of(asked: Asked, versioning: str | None, rules: Sequence[Lifecycle
         asked.row.versioning = versioning  # as seen now; nothing is saved
     found = lifecycle.foreseen(asked.row, rules, clock.now())
     if not found:
-        return ok(subject, f"{display.count(rules, 'rule')}, none of which could delete what is kept.")
+        number = display.count(rules, "rule") if rules else "No rule"
+        return ok(subject, f"{number}; nothing of what is kept could be deleted by the store itself.")
     told = "; ".join(f"{each.rule.rule_id} ({lifecycle.kept(each)})" for each in found)
     say = fault if any(each.holds for each in found) else warning
     advice = "Switch these rules off at the store or narrow them: no hold of ours stops the store."

@@ -20,6 +20,15 @@ from cleanup_project.operations.doctor.findings import Finding, fault, not_asked
 
 EXAMPLE: Final = ".env.example"
 ALIKE: Final = 0.8  # of `difflib`'s ratio: WORKER is meant to be WORKERS, and HOST is not meant to be HTTPS
+SAFE: Final = "Leave HTTPS unset: 0 is for plain http on loopback."
+# Django's own checks, by the variable that decides each here.
+BY_VARIABLE: Final = {
+    **dict.fromkeys(("security.W004", "security.W008", "security.W012", "security.W016"), SAFE),
+    **dict.fromkeys(("security.W010", "security.W011"), SAFE),
+    "security.W009": "Set SECRET_KEY to 50 random characters or more, the same on every host, and keep it.",
+    "security.W018": "Leave DEBUG unset.",
+    "security.W020": "Set ALLOWED_HOSTS to the names that people use for this site.",
+}
 ROOM: Final = 1 << 30  # bytes: a million receipts are about as much
 
 
@@ -31,7 +40,7 @@ def system_checks(*, databases: list[str]) -> Iterator[Finding]:
         if each.is_silenced():
             continue
         say = fault if each.level >= checks.ERROR else warning
-        hint = each.hint or f"Correct what it names; Django's and this product's documents explain {each.id}."
+        hint = each.hint or BY_VARIABLE.get(str(each.id)) or f"Correct what it names; the documents explain {each.id}."
         yield say(subject, f"{' '.join(each.msg.split())} ({each.id})", " ".join(hint.split()))
     silenced = sorted({str(each.id) for each in messages if each.is_silenced()})
     if silenced:

@@ -210,7 +210,7 @@ def room() -> tuple[int, int, int, int]:
         "SELECT (SELECT max(setting::int) FILTER (WHERE name = 'max_connections')"
         " - coalesce(sum(setting::int) FILTER (WHERE name <> 'max_connections'), 0) FROM pg_settings"
         " WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')),"
-        " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
+        " (SELECT sum(numbackends) FROM pg_stat_database),"
         " (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),"
         " (SELECT datconnlimit FROM pg_database WHERE datname = current_database())"
     )

@@ -70,7 +70,8 @@ def workers() -> Iterator[Finding]:
     if unserved:
         yield fault("workers", f"No cluster serves {' and '.join(unserved)}.", START)
         return
-    yield ok("workers", f"{display.count(alive, 'cluster')} at work, on {len({each.host for each in alive})} hosts.")
+    hosts = {each.host for each in alive}
+    yield ok("workers", f"{display.count(alive, 'cluster')} at work, on {display.count(hosts, 'host')}.")
     yield from last_tick(now)
 
 

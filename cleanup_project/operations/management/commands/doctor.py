@@ -51,7 +51,9 @@ class Command(BaseCommand):
             numbers = {verdict.replace(" ", "_"): counts[verdict] for verdict in Verdict}
             self.stdout.write(json.dumps({"findings": [each.as_json() for each in found], "counts": numbers}))
         else:
-            self.stdout.write(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict))
+            ok, warnings, faults, unknown = (counts[verdict] for verdict in Verdict)
+            told = display.counted(warnings, "warning"), display.counted(faults, "fault")
+            self.stdout.write(f"{ok} ok, {', '.join(told)}, {unknown} not asked")
         if counts[Verdict.FAULT]:
             raise SystemExit(1)
 
