@@ -260,9 +260,9 @@ def test_a_store_that_is_stopped_is_one_fault_and_is_asked_nothing_more(media: B
     assert (found["store"].verdict, str(port) in found["store"].advice) == (Verdict.FAULT, True)
 
 
-def test_a_store_that_hangs_is_given_up_at_the_deadline(fake: FakeS3, media: Bucket) -> None:
+def test_a_store_that_hangs_is_given_up(fake: FakeS3, media: Bucket) -> None:
     answering(fake, get_versions=HANG)
-    found = asked(stores=lambda place: S3Store(Timeouts(call=0.5)))
+    found = asked(stores=lambda place: S3Store(Timeouts(read=0.5)))
     assert (list(found), found["store"].verdict) == (["store"], Verdict.FAULT)
     assert fake.operations() == ["get_versions"]
 
