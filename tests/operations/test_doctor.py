@@ -100,11 +100,16 @@ def test_a_database_that_does_not_answer_is_a_fault_and_not_a_traceback() -> Non
 
 
 def test_a_check_that_breaks_off_is_a_finding_and_changes_nothing() -> None:
-    def breaks() -> Iterable[Finding]:
+    def writes() -> Iterable[Finding]:
         Tenant.objects.create(code="left-behind")
         yield ok("one", "Well.")
+
+    def breaks() -> Iterable[Finding]:
+        yield from writes()
         raise ZeroDivisionError("no such case")
 
+    assert found(lambda: doctor.kept(doctor.undone(writes), "one")) == [ok("one", "Well.")]
+    assert not Tenant.objects.exists()
     (told,) = found(lambda: doctor.kept(doctor.undone(breaks), "one"))
     assert (told.verdict, "ZeroDivisionError: no such case" in told.seen) == (Verdict.NOT_ASKED, True)
     assert not Tenant.objects.exists()
