@@ -138,14 +138,11 @@ HOST: Final = "cleanup.example.org"
 ASKED: Final = {"Host": HOST, "X-Forwarded-Proto": "https", "Accept-Encoding": "gzip"}
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db  # it reads, and writes nothing
 def test_the_web_process_of_production_serves_and_ends_in_order(tmp_path: Path) -> None:
     environment = production(tmp_path)
-    for arguments in (
-        ["collectstatic", "--no-input", "--verbosity", "0"],
-        ["check", "--deploy", "--fail-level", "WARNING"],
-    ):
-        subprocess.run([sys.executable, "manage.py", *arguments], env=environment, check=True)
+    collect = ["manage.py", "collectstatic", "--no-input", "--verbosity", "0"]
+    subprocess.run([sys.executable, *collect], env=environment, check=True)
     with web(environment, tmp_path) as (process, port):
         page = asked(port, "/signin/")
         (sheet,) = set(re.findall(r'href="(/static/base/shell\.[0-9a-f]{12}\.css)"', page.body.decode()))
