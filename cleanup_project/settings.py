@@ -18,7 +18,7 @@ import django_stubs_ext
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.validators import validate_email
 
-from cleanup_project.base import limits
+from cleanup_project.base import brokers, limits
 from webhooks import receiver
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be subscripted at run time
@@ -305,11 +305,12 @@ ONE_CLUSTER = env_bool("ONE_CLUSTER")
 WORKERS = env_int("WORKERS", 2 if ONE_CLUSTER else 4)
 Q_CLUSTER: dict[str, Any] = {
     "name": "cleanup",  # the key of the queue *control*, and what messages are signed with, whichever their queue
-    "orm": "default",  # the ledger's own database, so that a message commits with what it tells of
+    **brokers.options(env_str("BROKER")),
     "workers": WORKERS if ONE_CLUSTER else 1,
     "queue_limit": WORKERS if ONE_CLUSTER else 1,
     "bulk": 1,
-    "poll": 0.5,
+    "poll": 0.5,  # of the ORM broker
+    "cache": "process",  # for django-q2's own statistics, which nobody reads, and which cost two writes a second
     "timeout": limits.TASK_TIMEOUT,
     "retry": limits.QUEUE_RETRY,
     "max_attempts": 1,  # with ack_failures: the queue repeats no error, the ledger decides

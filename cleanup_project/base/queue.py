@@ -1,12 +1,14 @@
 """The queue port: rings the bell for work that stands in the ledger, and marks the functions that answer it.
 
 django-q2's ORM broker keeps its messages in the ledger's own database, so a message commits or vanishes with the caller's
-transaction. A message is a hint: it may be lost, late, doubled or out of order, and changes nothing but time.
+transaction. Any other broker is told after the commit. A message is a hint: it may be lost, late, doubled or out of order,
+and changes nothing but time.
 """
 
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Greatest, Now
 from django.dispatch import receiver
+from django.utils.module_loading import import_string
 from django_q.models import Failure, OrmQ, Schedule
 from django_q.signals import post_execute
 from django_q.tasks import async_task
@@ -28,7 +31,10 @@ log = structlog.get_logger(__name__)
 CONTROL: Final = "control"  # tick, sweep, housekeeping: short, and never behind long work
 WORK: Final = "work"  # drain, dispatch, and long jobs in slices
 
+ORM: Final = "django_q.brokers.orm.ORM"
+LEFT_ALONE: Final = 5.0  # seconds, after a broker did not answer: a round of the sweep rings many times
 TICK: Final = "ledger.tasks.tick"
+PULSE: Final = "cleanup_project.base.tasks.pulse"
 SCHEDULE: Final = {
     "name": "tick",
     "func": TICK,
@@ -84,14 +90,52 @@ def task(*, queue: str = WORK, timeout: int = limits.TASK_TIMEOUT) -> Callable[[
 def wake(task: str, argument: int | None = None) -> None:
     """Ring for `task` ("ledger.tasks.drain"), in the caller's transaction: a rollback takes the message back.
 
-    Raises ImportError or LookupError when no such task exists.
+    A broker outside of the ledger is told after the commit, and whatever it answers fails nobody's work. Raises ImportError
+    or LookupError when no such task exists.
     """
     module, _, name = task.rpartition(".")
     entry = getattr(import_module(module), name, None)
     if not isinstance(entry, Task):
         raise LookupError(f"{task} is no task: mark the function with queue.task.")
     arguments = () if argument is None else (argument,)
-    async_task(task, *arguments, cluster=key_of(entry.queue), timeout=entry.timeout)
+    key = key_of(entry.queue)
+    if is_in_ledger():
+        send(task, *arguments, key=key, timeout=entry.timeout)
+    else:
+        transaction.on_commit(lambda: offer(task, *arguments, key=key, timeout=entry.timeout))
+
+
+def is_in_ledger() -> bool:
+    """Whether messages are rows of the ledger's database, which commit with it and can be looked at."""
+    return "orm" in settings.Q_CLUSTER
+
+
+def send(task: str, *arguments: int, key: str, timeout: int) -> None:
+    async_task(task, *arguments, cluster=key, broker=broker_of(key), timeout=timeout)
+
+
+@cache
+def broker_of(key: str) -> Any:
+    """django-q2's side of a queue, kept by the process: it may hold connections. Raises what making it raises."""
+    return import_string(settings.Q_CLUSTER.get("broker_class", ORM))(list_key=key)
+
+
+_left_alone_until = 0.0  # of the monotonic clock
+
+
+def offer(task: str, *arguments: int, key: str, timeout: int = limits.TASK_TIMEOUT) -> bool:
+    """Give a message to a broker outside of the ledger; False where it does not take it, and then the sweep rings again."""
+    global _left_alone_until
+    try:
+        if time.monotonic() < _left_alone_until:
+            raise ConnectionError("the broker did not answer a moment ago")
+        send(task, *arguments, key=key, timeout=timeout)
+    except Exception as error:  # noqa: BLE001 - what was committed stays right without its message
+        log.warning("message not sent, the sweep rings again", task=task, arguments=arguments, error=str(error))
+        if time.monotonic() >= _left_alone_until:
+            _left_alone_until = time.monotonic() + LEFT_ALONE
+        return False
+    return True
 
 
 def key_of(queue: str) -> str:

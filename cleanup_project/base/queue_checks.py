@@ -9,19 +9,22 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
-from cleanup_project.base import limits, queue
+from cleanup_project.base import brokers, limits, queue
 
 GRACE: Final = 3  # django-q2 ends a task by force so many seconds after its timeout
 DRIFT: Final = 10  # what a task may take beyond its timeout, all told
+SQS_BULK: Final = 10
+SQS_WAIT: Final = 20
+SQS_INVISIBLE: Final = 12 * 3600
 WORKER_COMMANDS: Final = frozenset({"worker", "qcluster"})
 
 
 @register
 def queue_settings(**_: Any) -> list[CheckMessage]:
-    """queue.E001 to E008, see the functions below."""
-    found = [*chains(), *database()]
+    """queue.E001 to E010, see the functions below."""
+    found = [*chains(), *database(), *broker()]
     for name, cluster in clusters():
-        found += cluster_limits(name, cluster)
+        found += [*cluster_limits(name, cluster), *sqs_limits(name, cluster)]
     return found
 
 
@@ -80,14 +83,46 @@ def cluster_limits(name: str, cluster: Mapping[str, Any]) -> Iterator[CheckMessa
         )
 
 
-def database() -> Iterator[CheckMessage]:
-    """E006 the ledger's database, E007 no pool in workers, E008 connections that are tested and locks that end."""
-    if settings.Q_CLUSTER.get("orm") != "default":
+def broker() -> Iterator[CheckMessage]:
+    """E006 a broker that `wake` knows how to tell, E009 one that can be made, with the package and options that it needs."""
+    told = settings.Q_CLUSTER
+    if told.get("orm") == "default":
+        return
+    if "orm" in told or told.get("broker_class") not in (brokers.REDIS, brokers.SQS):
         yield Error(
-            "Messages must commit with the ledger: Q_CLUSTER needs orm = 'default'.",
-            hint="Another broker needs an outbox first.",
+            "Messages must commit with the ledger or be told after its commit, and Q_CLUSTER has another broker.",
+            hint="Take Q_CLUSTER's broker from brokers.options, and set BROKER.",
             id="queue.E006",
         )
+        return
+    try:
+        queue.broker_of(told["name"])
+    except Exception as error:  # noqa: BLE001 - whatever it raises, no message would be sent
+        yield Error(
+            f"The broker that BROKER names cannot be used: {error}.",
+            hint="Correct BROKER. For Redis, install its client: uv sync --group redis.",
+            id="queue.E009",
+        )
+
+
+def sqs_limits(name: str, cluster: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """E010 what SQS allows (Amazon SQS, API reference, ReceiveMessage), and answers that are waited for."""
+    if "sqs" not in cluster:
+        return
+    wait, read = cluster["sqs"]["wait_seconds"], cluster["sqs"]["read_seconds"]
+    within = cluster["retry"] <= SQS_INVISIBLE and cluster["bulk"] <= SQS_BULK and 1 <= wait <= SQS_WAIT
+    if not within or wait >= read:
+        yield Error(
+            f"Cluster {name} asks SQS for {cluster['bulk']} messages, waits {wait} s for them, gives the connection up "
+            f"after {read} s, and hides them for {cluster['retry']} s. At most {SQS_BULK}, {SQS_WAIT} s and "
+            f"{SQS_INVISIBLE} s are allowed, no wait is a loop without a pause, and a connection is kept for longer.",
+            hint="Correct bulk, wait_seconds, read_seconds or retry.",
+            id="queue.E010",
+        )
+
+
+def database() -> Iterator[CheckMessage]:
+    """E007 no pool in workers, E008 connections that are tested and locks that end."""
     ledger = settings.DATABASES["default"]
     options = ledger.get("OPTIONS", {})
     if "pool" in options and (not settings.WEB_PROCESS or WORKER_COMMANDS.intersection(sys.argv[1:2])):

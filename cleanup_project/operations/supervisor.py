@@ -30,6 +30,8 @@ LOOK_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 2.0  # before a cluster is started again
 START: Final = timedelta(seconds=60)  # what a new cluster gets at least, before its first task
 TICKS_MISSED: Final = 4
+PULSES: Final = 4  # that are rung within the time of a stall, where the broker does not show what waits
+CROWD: Final = 4  # times as long may a cluster go without any of them that shares its queue with others
 LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -75,7 +77,7 @@ class Cluster:
         self.row: Heartbeat | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.reason = ""
-        self.look_at = self.watched_since = time.monotonic()
+        self.look_at = self.watched_since = self.pulse_at = time.monotonic()
 
     def step(self) -> None:
         """See whether the main process has ended, and every few seconds look at the database."""
@@ -125,12 +127,12 @@ class Cluster:
         assert self.row is not None
         assert self.process is not None
         heartbeats.seen(self.row, self.process.pid)
+        self.ring_pulse()
         watched = timedelta(seconds=time.monotonic() - self.watched_since)
         begun = heartbeats.has_begun(self.row)
         if watched < (self.stall if begun else max(self.stall, START)):
             return ""
-        waiting = queue.is_waiting(self.key, since=self.row.started_at, longer_than=self.stall)
-        if waiting and heartbeats.is_quiet(self.row, self.stall):
+        if self.is_owed_a_task(self.row, watched):
             return "messages wait and no task begins"
         if heartbeats.is_unacknowledged(self.row, self.stall):
             return "tasks end and none is acknowledged"
@@ -139,6 +141,26 @@ class Cluster:
         if ticks_here and watched > overdue and not heartbeats.ticked(within=overdue):
             return "the tick is overdue"
         return ""
+
+    def ring_pulse(self) -> None:
+        """Where the broker does not show what waits, see to it that something does."""
+        if queue.is_in_ledger() or time.monotonic() < self.pulse_at:
+            return
+        self.pulse_at = time.monotonic() + self.stall.total_seconds() / PULSES
+        if not queue.offer(queue.PULSE, key=self.key):
+            self.watched_since = time.monotonic()  # what stood still with the broker did not stall
+
+    def is_owed_a_task(self, row: Heartbeat, watched: timedelta) -> bool:
+        """Whether the cluster began no task for so long although messages waited for it.
+
+        Each supervisor rings as often as its own cluster should answer. Of pulses that others may take as well, a living
+        cluster gets none within CROWD times that long once in e^(PULSES * CROWD), nine million, times.
+        """
+        if queue.is_in_ledger():
+            waiting = queue.is_waiting(self.key, since=row.started_at, longer_than=self.stall)
+            return waiting and heartbeats.is_quiet(row, self.stall)
+        patience = self.stall if heartbeats.is_alone(row) else CROWD * self.stall
+        return watched >= patience and heartbeats.is_quiet(row, patience)
 
     def ask_to_end(self) -> None:
         """SIGTERM to the main process alone: sent to the others, it would cut their tasks and hang the cluster."""

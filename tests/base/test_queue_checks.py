@@ -1,6 +1,7 @@
 """Each check of the queue's settings finds the setting that breaks it."""
 
 import sys
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.core.checks import run_checks
 from django.db import connection
 from django_q.models import Schedule
 
-from cleanup_project.base import limits, queue_checks
+from cleanup_project.base import brokers, limits, queue, queue_checks
 
 
 def found() -> list[str]:
@@ -60,9 +61,54 @@ def test_the_queue_must_not_repeat_what_failed(setting: str, value: object, clus
     assert found() == ["queue.E005"]
 
 
-def test_messages_live_in_the_ledgers_database(cluster: dict[str, Any]) -> None:
-    cluster["orm"] = "other"
+@pytest.mark.parametrize("broker", [{"orm": "other"}, {"broker_class": "their.Broker"}, {"redis": {}}, {}])
+def test_a_broker_is_one_that_is_told_in_the_ledgers_database_or_after_the_commit(
+    broker: dict[str, Any], cluster: dict[str, Any]
+) -> None:
+    del cluster["orm"]
+    cluster |= broker
     assert found() == ["queue.E006"]
+
+
+@pytest.fixture
+def outside(cluster: dict[str, Any]) -> Iterator[Callable[[str], None]]:
+    """Has the settings name a broker outside of the ledger."""
+
+    def named(url: str) -> None:
+        cluster.pop("orm", None)
+        cluster.update(brokers.options(url))
+
+    queue.broker_of.cache_clear()
+    yield named
+    queue.broker_of.cache_clear()
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:9/0", "sqs://eu-central-1/prod"])
+def test_brokers_outside_of_the_ledger_are_right_though_they_are_away(url: str, outside: Callable[[str], None]) -> None:
+    outside(url)
+    assert found() == []
+
+
+def test_a_broker_whose_package_is_missing_is_found(
+    outside: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "cleanup_project.base.brokers.redis", raising=False)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    outside("redis://127.0.0.1:9/0")
+    assert found() == ["queue.E009"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("bulk", 11), ("retry", 12 * 3600 + 1), ("wait_seconds", 0), ("wait_seconds", 21), ("read_seconds", 5)],
+)
+def test_sqs_is_asked_for_what_it_allows(
+    setting: str, value: int, outside: Callable[[str], None], cluster: dict[str, Any]
+) -> None:
+    outside("sqs://eu-central-1/prod")
+    cluster["queue_limit"] = cluster["ALT_CLUSTERS"]["work"]["queue_limit"] = 1
+    (cluster["sqs"] if setting in cluster["sqs"] else cluster)[setting] = value
+    assert "queue.E010" in found()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from django.conf import LazySettings
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
@@ -69,6 +70,48 @@ def test_messages_that_an_earlier_cluster_took_are_not_held_against_this_one(clu
     assert cluster.find_stall() == ""
     message(Now() - LONG)
     assert cluster.find_stall() != ""
+
+
+@pytest.fixture
+def outside(settings: LazySettings, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A broker that does not show what waits; the queues at which was rung for a pulse. It may be taken away."""
+    settings.Q_CLUSTER = {name: value for name, value in settings.Q_CLUSTER.items() if name != "orm"}
+    rung = list[str]()
+
+    def offer(task: str, *, key: str) -> bool:
+        assert task == queue.PULSE
+        rung.append(key)
+        return "away" not in rung
+
+    monkeypatch.setattr(queue, "offer", offer)
+    return rung
+
+
+def test_where_the_broker_does_not_show_what_waits_a_pulse_is_owed(cluster: Cluster, outside: list[str]) -> None:
+    told(last_start_at=Now() - SHORT)
+    assert cluster.find_stall() == ""
+    cluster.find_stall()
+    assert outside == ["work"], "once within a quarter of the time of a stall"
+    told(last_start_at=Now() - LONG)
+    assert "no task begins" in cluster.find_stall()
+
+
+def test_a_pulse_may_go_to_another_cluster_of_the_queue_for_a_while(cluster: Cluster, outside: list[str]) -> None:
+    Heartbeat.objects.create(host="elsewhere", queue="work")
+    told(last_start_at=Now() - 3 * LONG)
+    assert cluster.find_stall() == ""
+    told(last_start_at=Now() - 4 * LONG)
+    assert "no task begins" in cluster.find_stall()
+
+
+def test_what_stands_still_with_the_broker_did_not_stall(cluster: Cluster, outside: list[str]) -> None:
+    told(last_start_at=Now() - LONG)
+    outside.append("away")
+    assert cluster.find_stall() == ""
+    outside.remove("away")
+    assert cluster.find_stall() == "", "it gets as long again"
+    cluster.watched_since -= LONG.total_seconds()
+    assert "no task begins" in cluster.find_stall()
 
 
 def test_ends_without_acknowledgement_are_a_stall_even_while_tasks_begin(cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.db.models import F
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
@@ -20,6 +21,7 @@ from cleanup_project.base.models import Heartbeat, User
 from ledger import runs, schedule, sweep
 from ledger.models import CleanupRun
 from retention.models import Bucket, RetentionPolicy, Tenant
+from tests.brokers import redis_server
 from tests.operations.clusters import children, members, until, worker
 from tests.world import published, version
 
@@ -93,6 +95,17 @@ def test_a_killed_pusher_and_lost_sessions_need_no_restart_and_a_killed_supervis
         assert Heartbeat.objects.get().restarts == 0
         process.kill()
         until(lambda: members(session) == [], "end of the cluster")
+
+
+@pytest.mark.redis
+def test_a_killed_idle_worker_is_noticed_though_redis_does_not_show_what_waits() -> None:
+    with redis_server() as broker, worker("--stall", STALL, BROKER=broker, **SMALL) as process:
+        session = cluster_at_rest()
+        os.kill(parts(session)["idle worker"], signal.SIGKILL)
+        until(lambda: Heartbeat.objects.get().restarts == 1, "a restart")
+        assert "no task begins" in Heartbeat.objects.get().restart_reason
+        until(lambda: Heartbeat.objects.filter(last_start_at__gt=F("started_at")).exists(), "a task of the new one")
+        stop(process, session)
 
 
 OBJECTS = 7
