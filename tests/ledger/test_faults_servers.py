@@ -23,14 +23,13 @@ from ledger import drain as draining
 from ledger.models import CleanupCommand, Receipt
 from ledger.states import RunState
 from retention.models import Bucket
-from retention.storage import BucketRef, VersionRef
 from tests import servers
 from tests.ledger import invariants
 from tests.ledger.acting import Acting, build
 from tests.ledger.folder import FolderStore
-from tests.ledger.processes import Hooked, Say, worker
+from tests.ledger.processes import Say, worker
+from tests.ledger.real import world_at
 from tests.ledger.threads import until
-from tests.storage.labs import S3Lab
 from webhooks.models import OutboxEvent
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,28 +39,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in servers.aws_environment().items():
         monkeypatch.setenv(name, value)
-
-
-class Putting(Hooked):
-    """A real store with what `Acting` needs to prepare it."""
-
-    def __init__(self, lab: S3Lab) -> None:
-        super().__init__(lab.store)
-        self.lab = lab
-
-    def put(self, bucket: BucketRef, key: str, body: bytes = b"x") -> VersionRef:
-        return self.lab.put(bucket, key, body)
-
-
-def world_at(url: str) -> Acting:
-    lab = S3Lab("real", url)
-    world = build(Putting(lab))
-    place = lab.new_bucket()
-    Bucket.objects.filter(pk=world.bucket.pk).update(
-        name=place.name, endpoint_url=place.endpoint_url, region=place.region, addressing_style=place.addressing_style
-    )
-    world.bucket.refresh_from_db()
-    return world
 
 
 def assert_all_destroyed(world: Acting, number: int) -> None:

@@ -13,8 +13,6 @@ from urllib.parse import quote, urlencode
 from django.conf import settings
 from django.db import connection
 
-from cleanup_project.base.models import Heartbeat
-
 PATIENCE = 90.0  # seconds; what is waited for comes much earlier
 
 
@@ -28,8 +26,9 @@ def database_url() -> str:
 @contextmanager
 def worker(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """The supervisor; killed, and with it its clusters, if the test does not end it. Its log is shown on a failure."""
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as cache:
-        quick = {"PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}  # a restart compiles nothing again
+    with tempfile.TemporaryFile() as log:
+        # Neither a restart nor the next test compiles anything again.
+        quick = {"PYTHONPYCACHEPREFIX": str(settings.BASE_DIR / ".data" / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
         told = {"DATABASE_URL": database_url(), "LOG_JSON": "1", "LOG_LEVEL": "INFO"}
         process = subprocess.Popen(
             [sys.executable, "manage.py", "worker", *arguments],
@@ -41,7 +40,7 @@ def worker(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[byt
         try:
             yield process
         finally:
-            sessions = list(Heartbeat.objects.exclude(pid=None).values_list("pid", flat=True))
+            sessions = children(process.pid)
             process.kill()
             process.wait()
             until(lambda: not any(map(members, sessions)), "end of every cluster")

@@ -68,8 +68,11 @@ def receiver(answer: Answer = lambda request: 204) -> Iterator[Inbox]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64  # more than any of the workers' threads that connect at once
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         inbox.url = f"http://127.0.0.1:{server.server_port}/hook"
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
