@@ -100,7 +100,11 @@ def test_a_killed_pusher_and_lost_sessions_need_no_restart_and_a_killed_supervis
 @pytest.mark.redis
 def test_a_killed_idle_worker_is_noticed_though_redis_does_not_show_what_waits() -> None:
     with redis_server() as broker, worker("--stall", STALL, BROKER=broker, **SMALL) as process:
-        session = cluster_at_rest()
+        a_moment_ago = Now() - timedelta(seconds=0.5)  # less than the time between two pulses
+        idle = Heartbeat.objects.filter(last_start_at__lt=a_moment_ago, unacked_since=None).exclude(pid=None)
+        until(idle.exists, "a moment in which nothing is done")
+        session = Heartbeat.objects.get().pid
+        assert session
         os.kill(parts(session)["idle worker"], signal.SIGKILL)
         until(lambda: Heartbeat.objects.get().restarts == 1, "a restart")
         assert "no task begins" in Heartbeat.objects.get().restart_reason
