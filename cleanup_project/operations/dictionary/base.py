@@ -41,6 +41,11 @@ revoked_at: When it was revoked; null: it was not.
 revoked_by: Who revoked it.
 revoked_reason: Why it was revoked.
 """, {"last_used_from": SIGN_IN, "revoked_reason": WORDS}),
+    "ApiUse": Table("base.apirates", "with its token; emptied by a crash", """
+token: The token.
+reads: How many reads in that minute.
+writes: How many writes in that minute.
+"""),
     "Heartbeat": Table("base.heartbeats", "until its cluster stops; a day, where nobody looks after it any more", """
 host: Name of the host.
 started_at: When the cluster was started.
@@ -50,7 +55,7 @@ last_end_at: When it last ended one.
 last_ack_at: When it last acknowledged one.
 restarts: How often its supervisor replaced it.
 """),
-    "Alarm": Table("base.alarms base.jobpace webhooks.health", EVER, """
+    "Alarm": Table("base.alarms base.jobpace webhooks.health cleanup_project.operations.watch.telling", EVER, """
 raised_at: When it was first noticed.
 cleared_at: When it was over; null: it is open.
 """, {"subject_label": NAMES}),
@@ -68,6 +73,12 @@ done_at: When it was done.
     "Rollup": Table("base.rollups", "2, 8, 60 and 400 days, the longer the stretch", """
 metric: What happened.
 begins_at: Beginning of the stretch.
+n: How often.
+"""),
+    "RollupTotal": Table("base.rollups", EVER, """
+metric: What happened.
+label: A class or an outcome; empty where the metric has none.
+bucket: Of `rollups.bucket_of`; -1 where nothing was timed.
 n: How often.
 """),
     "RollupMark": Table("base.rollups", EVER, """
