@@ -99,7 +99,8 @@ class BulkJobAdmin(VerbPages[BulkJob], ReadOnlyAdmin[BulkJob]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BulkJob]:
         found = super().get_queryset(request)
-        return found if super().has_view_permission(request) else found.filter(kind__in=own_kinds(request))
+        kinds = own_kinds(request)  # whoever has none is refused every page, whichever its row
+        return found.filter(kind__in=kinds) if kinds and not super().has_view_permission(request) else found
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **options: Any) -> HttpResponse:  # type: ignore[override]
         job = options.get("obj")
@@ -243,7 +244,8 @@ class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BulkItem]:
         found = super().get_queryset(request)
-        return found if super().has_view_permission(request) else found.filter(job__kind__in=own_kinds(request))
+        kinds = own_kinds(request)
+        return found.filter(job__kind__in=kinds) if kinds and not super().has_view_permission(request) else found
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return ("job_id", "ordinal") if "job" in request.GET else ("-id",)
