@@ -149,13 +149,13 @@ def statements(names: dict[str, str], tables: dict[str, bool]) -> Iterator[sql.C
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_schema(), current_database()")
         schema, database = map(sql.Identifier, cursor.fetchone())
-    for name in map(sql.Identifier, sorted(set(names.values()))):
-        yield sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(schema, name)
-        yield sql.SQL("REVOKE ALL ON ALL SEQUENCES IN SCHEMA {} FROM {}").format(schema, name)
+    for role in map(sql.Identifier, sorted(set(names.values()))):
+        yield sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(schema, role)
+        yield sql.SQL("REVOKE ALL ON ALL SEQUENCES IN SCHEMA {} FROM {}").format(schema, role)
         # Temporary tables take a page of a listing, or a file that is imported.
-        yield sql.SQL("GRANT CONNECT, TEMPORARY ON DATABASE {} TO {}").format(database, name)
-        yield sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, name)
-        yield sql.SQL("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {} TO {}").format(schema, name)
+        yield sql.SQL("GRANT CONNECT, TEMPORARY ON DATABASE {} TO {}").format(database, role)
+        yield sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, role)
+        yield sql.SQL("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {} TO {}").format(schema, role)
     for table, frozen in tables.items():
         for part, name in names.items():
             if rights := may(part, table, frozen=frozen):
