@@ -57,6 +57,24 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'command',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['bucket', 'tenant', 'priority', 'due_at', 'id'], name='command_due'),
+                    models.Index(fields=['tenant', '-id'], name='command_by_tenant'),
+                    models.Index(condition=models.Q(('state', ledger.states.CommandState['DELETED'])), fields=['id'], name='command_unnotified'),
+                    models.Index(condition=models.Q(('inspect_due__isnull', False), models.Q(('state', ledger.states.CommandState['READY']), _negated=True)), fields=['inspect_due'], name='command_late_evidence'),
+                    models.Index(condition=models.Q(('state__in', [ledger.states.CommandState['DEAD'], ledger.states.CommandState['HELD'], ledger.states.CommandState['WITHDRAWN']])), fields=['state', '-id'], name='command_parked'),
+                    models.Index(condition=models.Q(('compacted_at', None), ('state', ledger.states.CommandState['NOTIFIED'])), fields=['changed_at'], name='command_to_compact'),
+                    django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['published_at'], name='command_by_publication', pages_per_range=32),
+                    models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), models.Q(('outcome', ''), _negated=True), models.Q(('event_id', ''), _negated=True)), models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), _negated=True), ('outcome', '')), _connector='OR'), name='command_outcome'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['HELD']), models.Q(('held_by', ''), _negated=True)), models.Q(models.Q(('state', ledger.states.CommandState['HELD']), _negated=True), ('held_by', '')), _connector='OR'), name='command_held_by'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['DEAD']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='command_dead_with_class'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['WITHDRAWN']), _negated=True), models.Q(('reason', ''), _negated=True), _connector='OR'), name='command_withdrawn_with_reason'),
+                    models.CheckConstraint(condition=models.Q(('lease_until', None), ('state', ledger.states.CommandState['READY']), _connector='OR'), name='command_leased_while_ready'),
+                    models.CheckConstraint(condition=models.Q(('priority__lte', 2)), name='command_priority'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -121,6 +139,19 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'run',
                 'ordering': ['-id'],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), fields=('policy', 'mode'), name='run_no_overlap'),
+                    models.UniqueConstraint(fields=('policy', 'scheduled_for'), name='run_slot'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('bytes', None), ('item_count', None), ('manifest_root', ''), ('sealed_at', None), ('target_count', None)), models.Q(('bytes__isnull', False), ('item_count__isnull', False), ('sealed_at__isnull', False), ('target_count__isnull', False), models.Q(('manifest_root', ''), _negated=True)), _connector='OR'), name='run_sealed_whole'),
+                    models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['CANCELLED']]), ('sealed_at__isnull', False), _connector='OR'), name='run_sealed_before_authorised'),
+                    models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['CANCELLED']]), models.Q(models.Q(('remaining_root', ''), _negated=True), ('remaining_count__isnull', False)), _connector='OR'), name='run_remaining_counted'),
+                    models.CheckConstraint(condition=models.Q(('authorised_by', models.F('opened_by')), _negated=True), name='run_second_person'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), models.Q(('ended_at__isnull', False), ('state__in', [ledger.states.RunState['CLOSED'], ledger.states.RunState['CANCELLED']])), _connector='OR'), name='run_ended'),
+                ],
+                'indexes': [
+                    models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='run_by_end'),
+                    models.Index(condition=models.Q(('sealed_at__isnull', False)), fields=['-sealed_at'], name='run_by_seal'),
+                ],
             },
         ),
         migrations.AddField(
@@ -150,6 +181,10 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'target',
                 'ordering': ['command', 'ordinal'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('command', 'ordinal'), name='target_ordinal'),
+                    models.UniqueConstraint(condition=models.Q(('active', True)), fields=('object_version_id',), name='target_one_open_command'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -182,6 +217,21 @@ class Migration(migrations.Migration):
                 'verbose_name': 'quarantine entry',
                 'verbose_name_plural': 'quarantine entries',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('resolved_at', None)), fields=['id'], name='quarantine_open'),
+                    models.Index(condition=models.Q(('resolved_at', None)), fields=['failure_class', 'storage_code', 'bucket', 'tenant', 'id'], include=('entered_at',), name='quarantine_causes'),
+                    models.Index(condition=models.Q(('resolved_at', None)), fields=['key', 'id'], name='quarantine_by_key'),
+                    models.Index(fields=['run', 'id'], name='quarantine_by_run'),
+                    models.Index(fields=['failure_class', 'id'], name='quarantine_by_class'),
+                    models.Index(fields=['tenant', 'id'], name='quarantine_by_tenant'),
+                    django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['entered_at'], name='quarantine_by_time', pages_per_range=32),
+                    models.Index(condition=models.Q(('resolved_at__isnull', False)), fields=['resolved_at'], name='quarantine_resolved'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('command', 'cycle'), name='dead_letter_cycle'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('resolution', ''), ('resolved_at', None)), models.Q(('resolved_at__isnull', False), models.Q(('resolution', ''), _negated=True)), _connector='OR'), name='dead_letter_resolved'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('resolution__in', ['replayed', 'closed']), _negated=True), models.Q(('resolved_by__isnull', False), models.Q(('reason', ''), _negated=True)), _connector='OR'), name='dead_letter_decided_by_somebody'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -199,6 +249,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['command', 'cycle'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('command', 'cycle'), name='decision_cycle'),
+                    models.CheckConstraint(condition=models.Q(('cycle__gte', 1), models.Q(('reason', ''), _negated=True)), name='decision_explained'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('by__isnull', False), ('kind', 'replay')), models.Q(('kind', 'adopted'), ('run__isnull', False)), _connector='OR'), name='decision_by_somebody'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -211,6 +266,11 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='incidents', to='ledger.cleanupcommand')),
             ],
+            options={
+                'constraints': [
+                    models.UniqueConstraint(fields=('command', 'cycle'), name='incident_cycle'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='ManifestPart',
@@ -233,6 +293,13 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'manifest part',
                 'ordering': ['run', 'number'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('run', 'number'), include=('oldest',), name='part_number'),
+                    models.CheckConstraint(condition=models.Q(('item_count__lte', 1000), ('read__lte', 1000)), name='part_size'),
+                ],
+                'indexes': [
+                    django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['frozen_at'], name='part_by_time', pages_per_range=32),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -254,6 +321,13 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'manifest item',
                 'ordering': ['run', 'ordinal'],
+                'indexes': [
+                    models.Index(fields=['command_key'], name='item_by_command_key'),
+                    models.Index(fields=['run', 'eligible_since', 'ordinal'], name='item_by_since'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('run', 'ordinal'), name='item_ordinal'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -276,6 +350,15 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(fields=['run', 'issued_at'], name='receipt_by_run'),
+                    models.Index(fields=['tenant', 'issued_at'], name='receipt_by_tenant'),
+                    django.contrib.postgres.indexes.HashIndex(fields=['digest'], name='receipt_by_digest'),
+                    models.Index(fields=['issued_at'], name='receipt_issued'),
+                    models.Index(fields=['bucket', 'issued_at'], name='receipt_by_bucket'),
+                    models.Index(fields=['policy', 'issued_at'], name='receipt_by_policy'),
+                    models.Index(condition=models.Q(('outcome', 'deleted'), _negated=True), fields=['outcome', 'issued_at'], name='receipt_unusual'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -288,6 +371,11 @@ class Migration(migrations.Migration):
                 ('version_id', models.TextField(db_collation='C')),
                 ('receipt', models.ForeignKey(db_column='command_id', db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='locators', to='ledger.receipt', to_field='command_id')),
             ],
+            options={
+                'indexes': [
+                    django.contrib.postgres.indexes.HashIndex(fields=['key'], name='locator_by_key'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='Request',
@@ -350,6 +438,14 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='skipped', to='ledger.cleanuprun')),
             ],
+            options={
+                'indexes': [
+                    models.Index(fields=['command_key'], name='skipped_by_key'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('run', 'item_id'), name='skipped_once'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='Turn',
@@ -360,6 +456,11 @@ class Migration(migrations.Migration):
                 ('bucket', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.bucket')),
                 ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='retention.tenant')),
             ],
+            options={
+                'constraints': [
+                    models.UniqueConstraint(fields=('bucket', 'tenant'), name='turn_unique'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='Attempt',
@@ -379,219 +480,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('outcome__in', ['failed', 'ambiguous']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='attempt_classified')],
+                'indexes': [
+                    django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['settled_at'], name='attempt_by_time', pages_per_range=32),
+                ],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), fields=('policy', 'mode'), name='run_no_overlap'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.UniqueConstraint(fields=('policy', 'scheduled_for'), name='run_slot'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('bytes', None), ('item_count', None), ('manifest_root', ''), ('sealed_at', None), ('target_count', None)), models.Q(('bytes__isnull', False), ('item_count__isnull', False), ('sealed_at__isnull', False), ('target_count__isnull', False), models.Q(('manifest_root', ''), _negated=True)), _connector='OR'), name='run_sealed_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['CANCELLED']]), ('sealed_at__isnull', False), _connector='OR'), name='run_sealed_before_authorised'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', [ledger.states.RunState['SCANNING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['CANCELLED']]), models.Q(models.Q(('remaining_root', ''), _negated=True), ('remaining_count__isnull', False)), _connector='OR'), name='run_remaining_counted'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.CheckConstraint(condition=models.Q(('authorised_by', models.F('opened_by')), _negated=True), name='run_second_person'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanuprun',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('state__in', [ledger.states.RunState['AUTHORISED'], ledger.states.RunState['COOLING_OFF'], ledger.states.RunState['DRAINING'], ledger.states.RunState['NEEDS_APPROVAL'], ledger.states.RunState['PAUSED'], ledger.states.RunState['SCANNING'], ledger.states.RunState['TRIPPED']])), models.Q(('ended_at__isnull', False), ('state__in', [ledger.states.RunState['CLOSED'], ledger.states.RunState['CANCELLED']])), _connector='OR'), name='run_ended'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['bucket', 'tenant', 'priority', 'due_at', 'id'], name='command_due'),
         ),
         migrations.AddIndex(
             model_name='cleanupcommand',
             index=models.Index(fields=['run', 'state'], name='command_by_run'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(fields=['tenant', '-id'], name='command_by_tenant'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['DELETED'])), fields=['id'], name='command_unnotified'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('inspect_due__isnull', False), models.Q(('state', ledger.states.CommandState['READY']), _negated=True)), fields=['inspect_due'], name='command_late_evidence'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('state__in', [ledger.states.CommandState['DEAD'], ledger.states.CommandState['HELD'], ledger.states.CommandState['WITHDRAWN']])), fields=['state', '-id'], name='command_parked'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('compacted_at', None), ('state', ledger.states.CommandState['NOTIFIED'])), fields=['changed_at'], name='command_to_compact'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), models.Q(('outcome', ''), _negated=True), models.Q(('event_id', ''), _negated=True)), models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), _negated=True), ('outcome', '')), _connector='OR'), name='command_outcome'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['HELD']), models.Q(('held_by', ''), _negated=True)), models.Q(models.Q(('state', ledger.states.CommandState['HELD']), _negated=True), ('held_by', '')), _connector='OR'), name='command_held_by'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['DEAD']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='command_dead_with_class'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['WITHDRAWN']), _negated=True), models.Q(('reason', ''), _negated=True), _connector='OR'), name='command_withdrawn_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(('lease_until', None), ('state', ledger.states.CommandState['READY']), _connector='OR'), name='command_leased_while_ready'),
-        ),
-        migrations.AddConstraint(
-            model_name='cleanupcommand',
-            constraint=models.CheckConstraint(condition=models.Q(('priority__lte', 2)), name='command_priority'),
-        ),
-        migrations.AddConstraint(
-            model_name='commandtarget',
-            constraint=models.UniqueConstraint(fields=('command', 'ordinal'), name='target_ordinal'),
-        ),
-        migrations.AddConstraint(
-            model_name='commandtarget',
-            constraint=models.UniqueConstraint(condition=models.Q(('active', True)), fields=('object_version_id',), name='target_one_open_command'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(condition=models.Q(('resolved_at', None)), fields=['id'], name='quarantine_open'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(condition=models.Q(('resolved_at', None)), fields=['failure_class', 'storage_code', 'bucket', 'tenant', 'id'], include=('entered_at',), name='quarantine_causes'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(condition=models.Q(('resolved_at', None)), fields=['key', 'id'], name='quarantine_by_key'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(fields=['run', 'id'], name='quarantine_by_run'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(fields=['failure_class', 'id'], name='quarantine_by_class'),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(fields=['tenant', 'id'], name='quarantine_by_tenant'),
-        ),
-        migrations.AddConstraint(
-            model_name='deadletter',
-            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='dead_letter_cycle'),
-        ),
-        migrations.AddConstraint(
-            model_name='deadletter',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resolution', ''), ('resolved_at', None)), models.Q(('resolved_at__isnull', False), models.Q(('resolution', ''), _negated=True)), _connector='OR'), name='dead_letter_resolved'),
-        ),
-        migrations.AddConstraint(
-            model_name='deadletter',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resolution__in', ['replayed', 'closed']), _negated=True), models.Q(('resolved_by__isnull', False), models.Q(('reason', ''), _negated=True)), _connector='OR'), name='dead_letter_decided_by_somebody'),
-        ),
-        migrations.AddConstraint(
-            model_name='decision',
-            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='decision_cycle'),
-        ),
-        migrations.AddConstraint(
-            model_name='decision',
-            constraint=models.CheckConstraint(condition=models.Q(('cycle__gte', 1), models.Q(('reason', ''), _negated=True)), name='decision_explained'),
-        ),
-        migrations.AddConstraint(
-            model_name='decision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('by__isnull', False), ('kind', 'replay')), models.Q(('kind', 'adopted'), ('run__isnull', False)), _connector='OR'), name='decision_by_somebody'),
-        ),
-        migrations.AddConstraint(
-            model_name='incident',
-            constraint=models.UniqueConstraint(fields=('command', 'cycle'), name='incident_cycle'),
-        ),
-        migrations.AddConstraint(
-            model_name='manifestpart',
-            constraint=models.UniqueConstraint(fields=('run', 'number'), include=('oldest',), name='part_number'),
-        ),
-        migrations.AddConstraint(
-            model_name='manifestpart',
-            constraint=models.CheckConstraint(condition=models.Q(('item_count__lte', 1000), ('read__lte', 1000)), name='part_size'),
-        ),
-        migrations.AddIndex(
-            model_name='manifestitem',
-            index=models.Index(fields=['command_key'], name='item_by_command_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='manifestitem',
-            constraint=models.UniqueConstraint(fields=('run', 'ordinal'), name='item_ordinal'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(fields=['run', 'issued_at'], name='receipt_by_run'),
-        ),
-        migrations.AddIndex(
-            model_name='attempt',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['settled_at'], name='attempt_by_time', pages_per_range=32),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['entered_at'], name='quarantine_by_time', pages_per_range=32),
-        ),
-        migrations.AddIndex(
-            model_name='deadletter',
-            index=models.Index(condition=models.Q(('resolved_at__isnull', False)), fields=['resolved_at'], name='quarantine_resolved'),
-        ),
-        migrations.AddIndex(
-            model_name='manifestpart',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['frozen_at'], name='part_by_time', pages_per_range=32),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['published_at'], name='command_by_publication', pages_per_range=32),
-        ),
-        migrations.AddIndex(
-            model_name='cleanuprun',
-            index=models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='run_by_end'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanuprun',
-            index=models.Index(condition=models.Q(('sealed_at__isnull', False)), fields=['-sealed_at'], name='run_by_seal'),
-        ),
-        migrations.AddIndex(
-            model_name='cleanupcommand',
-            index=models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(fields=['tenant', 'issued_at'], name='receipt_by_tenant'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=django.contrib.postgres.indexes.HashIndex(fields=['digest'], name='receipt_by_digest'),
-        ),
-        migrations.AddIndex(
-            model_name='skippeditem',
-            index=models.Index(fields=['command_key'], name='skipped_by_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='skippeditem',
-            constraint=models.UniqueConstraint(fields=('run', 'item_id'), name='skipped_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='turn',
-            constraint=models.UniqueConstraint(fields=('bucket', 'tenant'), name='turn_unique'),
         ),
         migrations.CreateModel(
             name='ScheduleSlot',
@@ -665,6 +561,11 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'erasure request',
                 'ordering': ['-id'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('reference', ''), _negated=True), models.Q(('authority', ''), _negated=True), models.Q(('reason', ''), _negated=True), ('version_count__gte', 1)), name='erasure_explained'),
+                    models.CheckConstraint(condition=models.Q(('decided_by', models.F('requested_by')), _negated=True), name='erasure_second_person'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('approved', None), ('decided_at', None), ('decided_by', None), ('decision_reason', ''), ('run', None)), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), models.Q(('decision_reason', ''), _negated=True), models.Q(models.Q(('approved', False), ('run', None)), models.Q(('approved', True), ('run__isnull', False)), _connector='OR')), _connector='OR'), name='erasure_decided_whole'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -675,26 +576,12 @@ class Migration(migrations.Migration):
                 ('object_version_id', models.BigIntegerField(help_text='In the catalogue.')),
                 ('request', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='targets', to='ledger.erasurerequest')),
             ],
-        ),
-        migrations.AddConstraint(
-            model_name='erasurerequest',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('reference', ''), _negated=True), models.Q(('authority', ''), _negated=True), models.Q(('reason', ''), _negated=True), ('version_count__gte', 1)), name='erasure_explained'),
-        ),
-        migrations.AddConstraint(
-            model_name='erasurerequest',
-            constraint=models.CheckConstraint(condition=models.Q(('decided_by', models.F('requested_by')), _negated=True), name='erasure_second_person'),
-        ),
-        migrations.AddConstraint(
-            model_name='erasurerequest',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('approved', None), ('decided_at', None), ('decided_by', None), ('decision_reason', ''), ('run', None)), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), models.Q(('decision_reason', ''), _negated=True), models.Q(models.Q(('approved', False), ('run', None)), models.Q(('approved', True), ('run__isnull', False)), _connector='OR')), _connector='OR'), name='erasure_decided_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='erasuretarget',
-            constraint=models.UniqueConstraint(fields=('request', 'ordinal'), name='erasure_target_ordinal'),
-        ),
-        migrations.AddConstraint(
-            model_name='erasuretarget',
-            constraint=models.UniqueConstraint(fields=('request', 'object_version_id'), name='erasure_target_once'),
+            options={
+                'constraints': [
+                    models.UniqueConstraint(fields=('request', 'ordinal'), name='erasure_target_ordinal'),
+                    models.UniqueConstraint(fields=('request', 'object_version_id'), name='erasure_target_once'),
+                ],
+            },
         ),
         migrations.CreateModel(
             name='ItemDisposition',
@@ -741,6 +628,9 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'manifest comparison',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('finished_at', None)), fields=['id'], name='comparison_open'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -755,6 +645,9 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'manifest difference',
                 'ordering': ['comparison', 'kind', 'ordinal'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('item_id__isnull', False), ('kind', 'here'), ('other_item_id', None)), models.Q(('item_id', None), ('kind', 'there'), ('other_item_id__isnull', False)), models.Q(('item_id__isnull', False), ('kind', 'changed'), ('other_item_id__isnull', False)), _connector='OR'), name='difference_of_its_kind'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -767,11 +660,10 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'manifest review',
                 'ordering': ['-id'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='review_extends_until'),
+                ],
             },
-        ),
-        migrations.AddIndex(
-            model_name='manifestitem',
-            index=models.Index(fields=['run', 'eligible_since', 'ordinal'], name='item_by_since'),
         ),
         migrations.AddField(
             model_name='certificate',
@@ -808,10 +700,6 @@ class Migration(migrations.Migration):
             name='run',
             field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reviews', to='ledger.cleanuprun'),
         ),
-        migrations.AddIndex(
-            model_name='manifestcomparison',
-            index=models.Index(condition=models.Q(('finished_at', None)), fields=['id'], name='comparison_open'),
-        ),
         migrations.AddConstraint(
             model_name='manifestcomparison',
             constraint=models.UniqueConstraint(fields=('run', 'other'), name='comparison_once'),
@@ -823,34 +711,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='manifestdifference',
             constraint=models.UniqueConstraint(fields=('comparison', 'kind', 'ordinal'), name='difference_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='manifestdifference',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('item_id__isnull', False), ('kind', 'here'), ('other_item_id', None)), models.Q(('item_id', None), ('kind', 'there'), ('other_item_id__isnull', False)), models.Q(('item_id__isnull', False), ('kind', 'changed'), ('other_item_id__isnull', False)), _connector='OR'), name='difference_of_its_kind'),
-        ),
-        migrations.AddConstraint(
-            model_name='manifestreview',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('kind', 'exempt'), ('until', None)), models.Q(('kind', 'extend'), ('until__isnull', False)), _connector='OR'), name='review_extends_until'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(fields=['issued_at'], name='receipt_issued'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(fields=['bucket', 'issued_at'], name='receipt_by_bucket'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(fields=['policy', 'issued_at'], name='receipt_by_policy'),
-        ),
-        migrations.AddIndex(
-            model_name='receipt',
-            index=models.Index(condition=models.Q(('outcome', 'deleted'), _negated=True), fields=['outcome', 'issued_at'], name='receipt_unusual'),
-        ),
-        migrations.AddIndex(
-            model_name='receiptlocator',
-            index=django.contrib.postgres.indexes.HashIndex(fields=['key'], name='locator_by_key'),
         ),
         migrations.CreateModel(
             name='ReceiptExport',
@@ -878,6 +738,15 @@ class Migration(migrations.Migration):
                 'verbose_name': 'export of receipts',
                 'verbose_name_plural': 'exports of receipts',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='export_running'),
+                    models.Index(condition=models.Q(('expires_at__isnull', False), ('removed_at', None)), fields=['expires_at'], name='export_to_remove'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('digest', ''), ('finished_at', None), ('state', 'running')), models.Q(('finished_at__isnull', False), ('state', 'done'), models.Q(('digest', ''), _negated=True)), models.Q(('digest', ''), ('finished_at__isnull', False), ('state__in', ['aborted', 'failed']), models.Q(('trouble', ''), _negated=True)), _connector='OR'), name='export_finished'),
+                    models.CheckConstraint(condition=models.Q(('expires_at', None), models.Q(('way', 'files'), models.Q(('state', 'running'), _negated=True)), _connector='OR'), name='export_expires_with_files'),
+                    models.CheckConstraint(condition=models.Q(('removed_at', None), ('expires_at__isnull', False), _connector='OR'), name='export_removed_after_expiry'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -895,6 +764,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['export_id', 'number'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('first_receipt', None), ('last_issued_at', None), ('last_receipt', None), ('rows', 0)), models.Q(('first_receipt__isnull', False), ('last_issued_at__isnull', False), ('last_receipt__isnull', False), ('rows__gt', 0)), _connector='OR'), name='export_part_ends'),
+                ],
             },
         ),
         migrations.AddField(
@@ -907,33 +779,9 @@ class Migration(migrations.Migration):
             name='export',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='parts', to='ledger.receiptexport'),
         ),
-        migrations.AddIndex(
-            model_name='receiptexport',
-            index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='export_running'),
-        ),
-        migrations.AddIndex(
-            model_name='receiptexport',
-            index=models.Index(condition=models.Q(('expires_at__isnull', False), ('removed_at', None)), fields=['expires_at'], name='export_to_remove'),
-        ),
-        migrations.AddConstraint(
-            model_name='receiptexport',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('digest', ''), ('finished_at', None), ('state', 'running')), models.Q(('finished_at__isnull', False), ('state', 'done'), models.Q(('digest', ''), _negated=True)), models.Q(('digest', ''), ('finished_at__isnull', False), ('state__in', ['aborted', 'failed']), models.Q(('trouble', ''), _negated=True)), _connector='OR'), name='export_finished'),
-        ),
-        migrations.AddConstraint(
-            model_name='receiptexport',
-            constraint=models.CheckConstraint(condition=models.Q(('expires_at', None), models.Q(('way', 'files'), models.Q(('state', 'running'), _negated=True)), _connector='OR'), name='export_expires_with_files'),
-        ),
-        migrations.AddConstraint(
-            model_name='receiptexport',
-            constraint=models.CheckConstraint(condition=models.Q(('removed_at', None), ('expires_at__isnull', False), _connector='OR'), name='export_removed_after_expiry'),
-        ),
         migrations.AddConstraint(
             model_name='receiptexportpart',
             constraint=models.UniqueConstraint(fields=('export', 'number'), name='export_part_number'),
-        ),
-        migrations.AddConstraint(
-            model_name='receiptexportpart',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('first_receipt', None), ('last_issued_at', None), ('last_receipt', None), ('rows', 0)), models.Q(('first_receipt__isnull', False), ('last_issued_at__isnull', False), ('last_receipt__isnull', False), ('rows__gt', 0)), _connector='OR'), name='export_part_ends'),
         ),
         sqlfiles.run(__file__, "run_guard.sql", undo="DROP FUNCTION guard_run() CASCADE"),
         sqlfiles.run(__file__, "command_guard.sql", undo="DROP FUNCTION guard_command(), guard_command_lease(), guard_new_commands(), guard_target(), keep_unless_compacted() CASCADE"),

@@ -83,6 +83,14 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'legal hold',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='holds_in_force'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='hold_scope_not_empty'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('matter', ''), _negated=True), models.Q(('title', ''), _negated=True), models.Q(('authority', ''), _negated=True), models.Q(('reason', ''), _negated=True)), name='hold_explained'),
+                    models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range', violation_error_message='The end of the range must be later than its start.'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -102,6 +110,12 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'hold release',
                 'ordering': ['-id'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('reason__regex', '\\S')), name='release_reason'),
+                    models.CheckConstraint(condition=models.Q(('decided_by', models.F('requested_by')), _negated=True), name='release_second_person'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('decided_by', None), ('decision', ''), ('decision_reason', ''), ('impact__isnull', True)), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), ('decision__in', ['approved', 'denied']), ('decision_reason__regex', '\\S')), _connector='OR'), name='release_decided_whole'),
+                    models.UniqueConstraint(condition=models.Q(('decision', '')), fields=('hold',), name='release_one_open'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -114,6 +128,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name_plural': 'hold prefixes',
+                'constraints': [
+                    models.UniqueConstraint(fields=('bucket', 'prefix', 'hold'), name='hold_prefix_unique'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -152,6 +169,25 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'object version',
+                'indexes': [
+                    models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_by_stored_at'),
+                    models.Index(condition=models.Q(('dated_at__isnull', False), ('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'dated_at', 'id'], name='scan_by_dated_at'),
+                    models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', True), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_markers'),
+                    models.Index(condition=models.Q(('gone_at', None), ('role', 'derivative')), fields=['original_bucket', 'original_key'], name='derivatives_of'),
+                    models.Index(condition=models.Q(('gone_at', None)), fields=['tenant', 'asset'], name='versions_of_asset'),
+                    models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('standalone', True)), fields=['tenant', 'series'], name='generations_of'),
+                    models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['parked_by', 'id'], name='parked'),
+                    models.Index(fields=['tenant', 'bucket', 'id'], name='versions_of_tenant'),
+                    models.Index(condition=models.Q(('gone_reason', 'destroyed')), fields=['tenant', 'gone_at'], name='destroyed_since'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('bucket', 'key', 'version_id', 'incarnation'), name='object_version_identity'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('key', ''), _negated=True), models.Q(('version_id', ''), _negated=True)), name='object_version_named'),
+                    models.CheckConstraint(condition=models.Q(('asset__regex', '^[!-$&-9;-~]{1,200}$')), name='object_version_asset'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('gone_at', None), ('gone_reason', '')), models.Q(('gone_at__isnull', False), models.Q(('gone_reason', ''), _negated=True)), _connector='OR'), name='object_version_gone'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('original_key', ''), ('role', 'original'), ('standalone', True)), models.Q(('role', 'derivative'), models.Q(('original_key', ''), _negated=True), ('original_bucket__isnull', False)), _connector='OR'), name='object_version_coupled'),
+                    models.CheckConstraint(condition=models.Q(('size__gte', 0)), name='object_version_size'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -173,6 +209,11 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'retention policies',
                 'ordering': ['code'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('suspended_at', None), ('suspended_reason', '')), models.Q(('suspended_at__isnull', False), models.Q(('suspended_reason', ''), _negated=True)), _connector='OR'), name='policy_suspended_with_reason'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('resumed_by', None), ('suspended_at', None), ('suspended_by', None)), models.Q(('resumed_by__isnull', False), ('suspended_at', None), ('suspended_by__isnull', False)), models.Q(('resumed_by', None), ('suspended_at__isnull', False), ('suspended_by__isnull', False)), _connector='OR'), name='policy_suspension_whole'),
+                    models.CheckConstraint(condition=models.Q(('resumed_by', models.F('suspended_by')), _negated=True), name='policy_resumed_by_another'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -225,6 +266,18 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'policy revision',
                 'ordering': ['policy', '-number'],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='revision_scope_not_empty'),
+                    models.UniqueConstraint(fields=('policy', 'number'), name='revision_number'),
+                    models.CheckConstraint(condition=models.Q(('only_lengthens', True), models.Q(models.Q(('published_by', models.F('author')), _negated=True), django.db.models.lookups.IsNull(models.Func('editor_ids', 'published_by', function='array_position', output_field=models.IntegerField()), True)), _connector='OR'), name='revision_second_person'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('in_force_from', None), ('only_lengthens', False), ('published_at', None), ('published_by', None)), models.Q(('published_at__isnull', False), ('published_by__isnull', False), ('submitted_at__isnull', False), ('in_force_from__isnull', False), ('in_force_from__gte', models.F('published_at')), ('in_force_from__gte', models.F('effective_from')), models.Q(('authority', ''), _negated=True), models.Q(('title', ''), _negated=True)), _connector='OR'), name='revision_published_whole'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('submitted_at', None), ('submitted_by', None)), models.Q(('submitted_at__isnull', False), ('submitted_by__isnull', False)), _connector='OR'), name='revision_submitted_whole'),
+                    models.CheckConstraint(condition=models.Q(('period_number__lte', 4000), ('cap_share_percent__range', (1, 100)), ('priority__lte', 2)), name='revision_ranges'),
+                    models.CheckConstraint(condition=models.Q(('breaker_minimum__gte', 1), models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR')), name='revision_breaker'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('window_end', None), ('window_start', None)), models.Q(('window_end__isnull', False), ('window_start__isnull', False)), _connector='OR'), name='revision_window_whole'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('trigger', 'event'), models.Q(('event_type', ''), _negated=True)), models.Q(models.Q(('trigger', 'event'), _negated=True), ('event_type', '')), _connector='OR'), name='revision_event_named'),
+                    models.CheckConstraint(condition=models.Q(('window_days__regex', '^((mon|tue|wed|thu|fri|sat|sun)(,(mon|tue|wed|thu|fri|sat|sun))*)?$'), models.Q(('window_zone', ''), _negated=True), models.Q(('window_start', None), models.Q(('window_start', models.F('window_end')), _negated=True), _connector='OR')), name='revision_window'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -412,154 +465,6 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(condition=models.Q(('ended_at', None), models.Q(('kind', 'reclassify'), _negated=True)), fields=['-id'], name='dispositions_in_force'), models.Index(fields=['kind', '-id'], name='dispositions_by_kind')],
                 'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('former_class', ''), ('kind', 'exempt'), ('new_class', ''), ('until', None)), models.Q(('former_class', ''), ('kind', 'extend'), ('new_class', ''), ('until__isnull', False)), models.Q(('ended_at', None), ('kind', 'reclassify'), ('until', None), models.Q(('former_class', models.F('new_class')), _negated=True)), _connector='OR'), name='disposition_of_its_kind'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='disposition_explained'), models.CheckConstraint(condition=models.Q(models.Q(('end_reason', ''), ('ended_at', None), ('ended_by', None)), models.Q(('ended_at__isnull', False), ('ended_by__isnull', False), models.Q(('end_reason', ''), _negated=True)), _connector='OR'), name='disposition_ended_whole'), models.UniqueConstraint(condition=models.Q(('ended_at', None), ('kind', 'exempt')), fields=('object_version',), name='disposition_exempt_once')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='legalhold',
-            index=models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='holds_in_force'),
-        ),
-        migrations.AddConstraint(
-            model_name='legalhold',
-            constraint=models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='hold_scope_not_empty'),
-        ),
-        migrations.AddConstraint(
-            model_name='legalhold',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('matter', ''), _negated=True), models.Q(('title', ''), _negated=True), models.Q(('authority', ''), _negated=True), models.Q(('reason', ''), _negated=True)), name='hold_explained'),
-        ),
-        migrations.AddConstraint(
-            model_name='legalhold',
-            constraint=models.CheckConstraint(condition=models.Q(('stored_from', None), ('stored_to', None), ('stored_from__lt', models.F('stored_to')), _connector='OR'), name='hold_range', violation_error_message='The end of the range must be later than its start.'),
-        ),
-        migrations.AddConstraint(
-            model_name='holdrelease',
-            constraint=models.CheckConstraint(condition=models.Q(('reason__regex', '\\S')), name='release_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='holdrelease',
-            constraint=models.CheckConstraint(condition=models.Q(('decided_by', models.F('requested_by')), _negated=True), name='release_second_person'),
-        ),
-        migrations.AddConstraint(
-            model_name='holdrelease',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('decided_by', None), ('decision', ''), ('decision_reason', ''), ('impact__isnull', True)), models.Q(('decided_at__isnull', False), ('decided_by__isnull', False), ('decision__in', ['approved', 'denied']), ('decision_reason__regex', '\\S')), _connector='OR'), name='release_decided_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='holdrelease',
-            constraint=models.UniqueConstraint(condition=models.Q(('decision', '')), fields=('hold',), name='release_one_open'),
-        ),
-        migrations.AddConstraint(
-            model_name='holdprefix',
-            constraint=models.UniqueConstraint(fields=('bucket', 'prefix', 'hold'), name='hold_prefix_unique'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_by_stored_at'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('dated_at__isnull', False), ('gone_at', None), ('is_delete_marker', False), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'dated_at', 'id'], name='scan_by_dated_at'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', True), ('parked_by', None), ('standalone', True)), fields=['tenant', 'bucket', 'retention_class', 'stored_at', 'id'], name='scan_markers'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_at', None), ('role', 'derivative')), fields=['original_bucket', 'original_key'], name='derivatives_of'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_at', None)), fields=['tenant', 'asset'], name='versions_of_asset'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('standalone', True)), fields=['tenant', 'series'], name='generations_of'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['parked_by', 'id'], name='parked'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(fields=['tenant', 'bucket', 'id'], name='versions_of_tenant'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.UniqueConstraint(fields=('bucket', 'key', 'version_id', 'incarnation'), name='object_version_identity'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('key', ''), _negated=True), models.Q(('version_id', ''), _negated=True)), name='object_version_named'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.CheckConstraint(condition=models.Q(('asset__regex', '^[!-$&-9;-~]{1,200}$')), name='object_version_asset'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('gone_at', None), ('gone_reason', '')), models.Q(('gone_at__isnull', False), models.Q(('gone_reason', ''), _negated=True)), _connector='OR'), name='object_version_gone'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('original_key', ''), ('role', 'original'), ('standalone', True)), models.Q(('role', 'derivative'), models.Q(('original_key', ''), _negated=True), ('original_bucket__isnull', False)), _connector='OR'), name='object_version_coupled'),
-        ),
-        migrations.AddConstraint(
-            model_name='objectversion',
-            constraint=models.CheckConstraint(condition=models.Q(('size__gte', 0)), name='object_version_size'),
-        ),
-        migrations.AddConstraint(
-            model_name='retentionpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('suspended_at', None), ('suspended_reason', '')), models.Q(('suspended_at__isnull', False), models.Q(('suspended_reason', ''), _negated=True)), _connector='OR'), name='policy_suspended_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='retentionpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('resumed_by', None), ('suspended_at', None), ('suspended_by', None)), models.Q(('resumed_by__isnull', False), ('suspended_at', None), ('suspended_by__isnull', False)), models.Q(('resumed_by', None), ('suspended_at__isnull', False), ('suspended_by__isnull', False)), _connector='OR'), name='policy_suspension_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='retentionpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('resumed_by', models.F('suspended_by')), _negated=True), name='policy_resumed_by_another'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('bucket_ids__len__gte', 1), ('prefixes__len__gte', 1), ('retention_classes__len__gte', 1)), name='revision_scope_not_empty'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.UniqueConstraint(fields=('policy', 'number'), name='revision_number'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('only_lengthens', True), models.Q(models.Q(('published_by', models.F('author')), _negated=True), django.db.models.lookups.IsNull(models.Func('editor_ids', 'published_by', function='array_position', output_field=models.IntegerField()), True)), _connector='OR'), name='revision_second_person'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('in_force_from', None), ('only_lengthens', False), ('published_at', None), ('published_by', None)), models.Q(('published_at__isnull', False), ('published_by__isnull', False), ('submitted_at__isnull', False), ('in_force_from__isnull', False), ('in_force_from__gte', models.F('published_at')), ('in_force_from__gte', models.F('effective_from')), models.Q(('authority', ''), _negated=True), models.Q(('title', ''), _negated=True)), _connector='OR'), name='revision_published_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('submitted_at', None), ('submitted_by', None)), models.Q(('submitted_at__isnull', False), ('submitted_by__isnull', False)), _connector='OR'), name='revision_submitted_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('period_number__lte', 4000), ('cap_share_percent__range', (1, 100)), ('priority__lte', 2)), name='revision_ranges'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('breaker_minimum__gte', 1), models.Q(('breaker_percent', None), ('breaker_percent__range', (1, 99)), _connector='OR')), name='revision_breaker'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('window_end', None), ('window_start', None)), models.Q(('window_end__isnull', False), ('window_start__isnull', False)), _connector='OR'), name='revision_window_whole'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('trigger', 'event'), models.Q(('event_type', ''), _negated=True)), models.Q(models.Q(('trigger', 'event'), _negated=True), ('event_type', '')), _connector='OR'), name='revision_event_named'),
-        ),
-        migrations.AddIndex(
-            model_name='objectversion',
-            index=models.Index(condition=models.Q(('gone_reason', 'destroyed')), fields=['tenant', 'gone_at'], name='destroyed_since'),
-        ),
-        migrations.AddConstraint(
-            model_name='policyrevision',
-            constraint=models.CheckConstraint(condition=models.Q(('window_days__regex', '^((mon|tue|wed|thu|fri|sat|sun)(,(mon|tue|wed|thu|fri|sat|sun))*)?$'), models.Q(('window_zone', ''), _negated=True), models.Q(('window_start', None), models.Q(('window_start', models.F('window_end')), _negated=True), _connector='OR')), name='revision_window'),
         ),
         migrations.CreateModel(
             name='StopSwitch',

@@ -43,6 +43,15 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'deliveries',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(fields=['tenant', '-id'], name='delivery_by_tenant'),
+                    models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['state', '-id', 'tenant'], name='delivery_given_up'),
+                    models.Index(condition=models.Q(('state', 'pending')), fields=['tenant', 'id'], name='delivery_owed'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state', 'pending')), models.Q(('finished_at__isnull', False), ('state__in', ['delivered', 'dead', 'cancelled'])), _connector='OR'), name='delivery_finished'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state', 'cancelled'), models.Q(('cancel_reason', ''), _negated=True)), models.Q(models.Q(('state', 'cancelled'), _negated=True), ('cancel_reason', '')), _connector='OR'), name='delivery_cancelled_with_reason'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -71,6 +80,16 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['tenant', 'name'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('tenant', 'name'), name='endpoint_name'),
+                    models.CheckConstraint(condition=models.Q(('url__regex', '\\Ahttps?://[A-Za-z0-9.:\\[\\]_-]+([/?][!\\"$-\\[\\]-~]*)?\\Z')), name='endpoint_url'),
+                    models.CheckConstraint(condition=models.Q(('event_types__len__gte', 1)), name='endpoint_types_not_empty'),
+                    models.CheckConstraint(condition=models.Q(('event_types', ['*']), models.Q(('event_types__contains', ['*']), _negated=True), _connector='OR'), name='endpoint_every_type_alone'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('disabled_at', None), ('disabled_reason', '')), models.Q(('disabled_at__isnull', False), models.Q(('disabled_reason', ''), _negated=True)), _connector='OR'), name='endpoint_disabled_with_reason'),
+                    models.CheckConstraint(condition=models.Q(('retired_at', None), ('disabled_at__isnull', False), _connector='OR'), name='endpoint_retired_is_disabled'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('circuit_step', 0), ('open_until', None)), models.Q(('circuit_step__gt', 0), ('open_until__isnull', False)), _connector='OR'), name='endpoint_circuit'),
+                    models.CheckConstraint(condition=models.Q(('concurrency__range', (1, 32))), name='endpoint_concurrency'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -106,6 +125,16 @@ class Migration(migrations.Migration):
                 'verbose_name': 'delivery attempt',
                 'ordering': ['-id'],
                 'abstract': False,
+                'indexes': [
+                    models.Index(condition=models.Q(('finished_at', None)), fields=['endpoint', 'started_at'], name='attempt_in_flight'),
+                    models.Index(condition=models.Q(('finished_at__isnull', False)), fields=['endpoint', '-finished_at'], name='attempt_answers'),
+                    models.Index(condition=models.Q(('failure_class', ''), _negated=True), fields=['failure_class', '-finished_at', '-id'], name='attempt_failed'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('delivery', 'token'), name='attempt_token'),
+                    models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='deliveryattempt_response_limit'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='deliveryattempt_finished_whole'),
+                ],
             },
         ),
         migrations.AddField(
@@ -163,6 +192,17 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'event',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(fields=['command_key'], name='event_by_command_key'),
+                    models.Index(condition=models.Q(('settled_at', None)), fields=['id'], name='event_unsettled'),
+                    models.Index(fields=['tenant', '-id'], name='event_by_tenant'),
+                    django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['emitted_at'], name='event_by_time', pages_per_range=32),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('event_id',), name='event_id_unique'),
+                    models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='event_digest'),
+                    models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='event_body_limit'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -176,6 +216,10 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'body with object keys',
                 'verbose_name_plural': 'bodies with object keys',
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='detailed_body_digest'),
+                    models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='detailed_body_limit'),
+                ],
             },
         ),
         migrations.AddField(
@@ -213,115 +257,16 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['-id'],
                 'abstract': False,
+                'constraints': [
+                    models.UniqueConstraint(fields=('event_id',), name='ping_event_id_unique'),
+                    models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='ping_response_limit'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='ping_finished_whole'),
+                ],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.UniqueConstraint(fields=('tenant', 'name'), name='endpoint_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('url__regex', '\\Ahttps?://[A-Za-z0-9.:\\[\\]_-]+([/?][!\\"$-\\[\\]-~]*)?\\Z')), name='endpoint_url'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('event_types__len__gte', 1)), name='endpoint_types_not_empty'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('event_types', ['*']), models.Q(('event_types__contains', ['*']), _negated=True), _connector='OR'), name='endpoint_every_type_alone'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('disabled_at', None), ('disabled_reason', '')), models.Q(('disabled_at__isnull', False), models.Q(('disabled_reason', ''), _negated=True)), _connector='OR'), name='endpoint_disabled_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('retired_at', None), ('disabled_at__isnull', False), _connector='OR'), name='endpoint_retired_is_disabled'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('circuit_step', 0), ('open_until', None)), models.Q(('circuit_step__gt', 0), ('open_until__isnull', False)), _connector='OR'), name='endpoint_circuit'),
-        ),
-        migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.CheckConstraint(condition=models.Q(('concurrency__range', (1, 32))), name='endpoint_concurrency'),
-        ),
-        migrations.AddIndex(
-            model_name='deliveryattempt',
-            index=models.Index(condition=models.Q(('finished_at', None)), fields=['endpoint', 'started_at'], name='attempt_in_flight'),
-        ),
-        migrations.AddIndex(
-            model_name='deliveryattempt',
-            index=models.Index(condition=models.Q(('finished_at__isnull', False)), fields=['endpoint', '-finished_at'], name='attempt_answers'),
-        ),
-        migrations.AddConstraint(
-            model_name='deliveryattempt',
-            constraint=models.UniqueConstraint(fields=('delivery', 'token'), name='attempt_token'),
-        ),
-        migrations.AddConstraint(
-            model_name='deliveryattempt',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='deliveryattempt_response_limit'),
-        ),
-        migrations.AddConstraint(
-            model_name='deliveryattempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='deliveryattempt_finished_whole'),
-        ),
-        migrations.AddIndex(
-            model_name='outboxevent',
-            index=models.Index(fields=['command_key'], name='event_by_command_key'),
-        ),
-        migrations.AddIndex(
-            model_name='outboxevent',
-            index=models.Index(condition=models.Q(('settled_at', None)), fields=['id'], name='event_unsettled'),
-        ),
-        migrations.AddIndex(
-            model_name='outboxevent',
-            index=models.Index(fields=['tenant', '-id'], name='event_by_tenant'),
-        ),
-        migrations.AddIndex(
-            model_name='outboxevent',
-            index=django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['emitted_at'], name='event_by_time', pages_per_range=32),
-        ),
-        migrations.AddConstraint(
-            model_name='outboxevent',
-            constraint=models.UniqueConstraint(fields=('event_id',), name='event_id_unique'),
-        ),
-        migrations.AddConstraint(
-            model_name='outboxevent',
-            constraint=models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='event_digest'),
-        ),
-        migrations.AddConstraint(
-            model_name='outboxevent',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='event_body_limit'),
-        ),
-        migrations.AddConstraint(
-            model_name='detailedbody',
-            constraint=models.CheckConstraint(condition=models.Q(('body_sha256', models.Func(models.F('body'), function='sha256', output_field=models.BinaryField()))), name='detailed_body_digest'),
-        ),
-        migrations.AddConstraint(
-            model_name='detailedbody',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('body'), function='octet_length', output_field=models.IntegerField()), 65536), name='detailed_body_limit'),
         ),
         migrations.AddIndex(
             model_name='delivery',
             index=models.Index(condition=models.Q(('state', 'pending')), fields=['endpoint', 'due_at', 'id'], name='delivery_due'),
-        ),
-        migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(fields=['tenant', '-id'], name='delivery_by_tenant'),
-        ),
-        migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(condition=models.Q(('state__in', ['dead', 'cancelled'])), fields=['state', '-id', 'tenant'], name='delivery_given_up'),
-        ),
-        migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(condition=models.Q(('state', 'pending')), fields=['tenant', 'id'], name='delivery_owed'),
-        ),
-        migrations.AddIndex(
-            model_name='deliveryattempt',
-            index=models.Index(condition=models.Q(('failure_class', ''), _negated=True), fields=['failure_class', '-finished_at', '-id'], name='attempt_failed'),
         ),
         migrations.AddConstraint(
             model_name='delivery',
@@ -334,26 +279,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='delivery',
             constraint=models.UniqueConstraint(condition=models.Q(('state', 'pending')), fields=('endpoint', 'lane', 'sequence'), name='delivery_open'),
-        ),
-        migrations.AddConstraint(
-            model_name='delivery',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state', 'pending')), models.Q(('finished_at__isnull', False), ('state__in', ['delivered', 'dead', 'cancelled'])), _connector='OR'), name='delivery_finished'),
-        ),
-        migrations.AddConstraint(
-            model_name='delivery',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'cancelled'), models.Q(('cancel_reason', ''), _negated=True)), models.Q(models.Q(('state', 'cancelled'), _negated=True), ('cancel_reason', '')), _connector='OR'), name='delivery_cancelled_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='ping',
-            constraint=models.UniqueConstraint(fields=('event_id',), name='ping_event_id_unique'),
-        ),
-        migrations.AddConstraint(
-            model_name='ping',
-            constraint=models.CheckConstraint(condition=django.db.models.lookups.LessThanOrEqual(models.Func(models.F('response'), function='octet_length', output_field=models.IntegerField()), 4096), name='ping_response_limit'),
-        ),
-        migrations.AddConstraint(
-            model_name='ping',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('error', ''), ('failure_class', ''), ('finished_at', None), ('milliseconds', None), ('response', None), ('status', None)), models.Q(('finished_at__isnull', False), ('milliseconds__isnull', False)), _connector='OR'), name='ping_finished_whole'),
         ),
         sqlfiles.run(
             __file__,

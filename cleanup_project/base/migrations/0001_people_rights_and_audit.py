@@ -132,6 +132,10 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['-id'],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('cleared_at', None)), fields=('kind', 'subject_type', 'subject_id'), name='alarm_once'), models.CheckConstraint(condition=models.Q(('message', ''), _negated=True), name='alarm_says_what')],
+                'indexes': [
+                    models.Index(fields=['cleared_at'], name='alarm_by_end'),
+                    models.Index(condition=models.Q(('announced_at', None), models.Q(('cleared_at__isnull', False), ('end_announced_at', None)), _connector='OR'), fields=['id'], name='alarm_unannounced'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -162,6 +166,17 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'bulk job',
                 'ordering': ['-id'],
+                'indexes': [
+                    models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='bulkjob_running'),
+                    models.Index(condition=models.Q(('finished_at', None)), fields=['kind'], name='bulkjob_open'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('done__lte', models.F('total'))), name='bulkjob_within_total'),
+                    models.CheckConstraint(condition=models.Q(('rate__range', (1, 1000))), name='bulkjob_rate'),
+                    models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='bulkjob_with_reason'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state', 'paused'), models.Q(('paused_because', ''), _negated=True)), models.Q(models.Q(('state', 'paused'), _negated=True), ('paused_because', '')), _connector='OR'), name='bulkjob_paused_with_reason'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state__in', ['running', 'paused'])), models.Q(('done', models.F('total')), ('finished_at__isnull', False), ('state', 'done')), models.Q(('finished_at__isnull', False), ('state', 'cancelled')), _connector='OR'), name='bulkjob_finished'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -179,6 +194,13 @@ class Migration(migrations.Migration):
                 'verbose_name': "bulk job's item",
                 'verbose_name_plural': 'items of bulk jobs',
                 'ordering': ['job_id', 'ordinal'],
+                'indexes': [
+                    models.Index(fields=['job', 'outcome', 'ordinal'], name='bulkitem_by_outcome'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('job', 'ordinal'), name='bulkitem_ordinal'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('done_at', None), ('outcome', '')), models.Q(models.Q(('outcome', ''), _negated=True), ('done_at__isnull', False)), _connector='OR'), name='bulkitem_done_with_outcome'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -214,54 +236,6 @@ class Migration(migrations.Migration):
                 ('source', models.CharField(max_length=32, primary_key=True, serialize=False)),
                 ('counted_until', models.DateTimeField()),
             ],
-        ),
-        migrations.AddIndex(
-            model_name='alarm',
-            index=models.Index(fields=['cleared_at'], name='alarm_by_end'),
-        ),
-        migrations.AddIndex(
-            model_name='alarm',
-            index=models.Index(condition=models.Q(('announced_at', None), models.Q(('cleared_at__isnull', False), ('end_announced_at', None)), _connector='OR'), fields=['id'], name='alarm_unannounced'),
-        ),
-        migrations.AddIndex(
-            model_name='bulkjob',
-            index=models.Index(condition=models.Q(('state', 'running')), fields=['worked_at'], name='bulkjob_running'),
-        ),
-        migrations.AddIndex(
-            model_name='bulkjob',
-            index=models.Index(condition=models.Q(('finished_at', None)), fields=['kind'], name='bulkjob_open'),
-        ),
-        migrations.AddIndex(
-            model_name='bulkitem',
-            index=models.Index(fields=['job', 'outcome', 'ordinal'], name='bulkitem_by_outcome'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkjob',
-            constraint=models.CheckConstraint(condition=models.Q(('done__lte', models.F('total'))), name='bulkjob_within_total'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkjob',
-            constraint=models.CheckConstraint(condition=models.Q(('rate__range', (1, 1000))), name='bulkjob_rate'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkjob',
-            constraint=models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='bulkjob_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'paused'), models.Q(('paused_because', ''), _negated=True)), models.Q(models.Q(('state', 'paused'), _negated=True), ('paused_because', '')), _connector='OR'), name='bulkjob_paused_with_reason'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkjob',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state__in', ['running', 'paused'])), models.Q(('done', models.F('total')), ('finished_at__isnull', False), ('state', 'done')), models.Q(('finished_at__isnull', False), ('state', 'cancelled')), _connector='OR'), name='bulkjob_finished'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkitem',
-            constraint=models.UniqueConstraint(fields=('job', 'ordinal'), name='bulkitem_ordinal'),
-        ),
-        migrations.AddConstraint(
-            model_name='bulkitem',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('done_at', None), ('outcome', '')), models.Q(models.Q(('outcome', ''), _negated=True), ('done_at__isnull', False)), _connector='OR'), name='bulkitem_done_with_outcome'),
         ),
         migrations.CreateModel(
             name='ApiToken',
