@@ -27,6 +27,7 @@ class Receiver(ThreadingHTTPServer):
     """Verifies, suppresses duplicates, logs; with `drop_first` it handles its first event and closes without a word."""
 
     daemon_threads = True
+    request_queue_size = 128  # a dispatch comes with 32 connections at once; beyond the usual 5, some are turned away
 
     def __init__(self, secret: str, log: Path, *, drop_first: bool, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
