@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,10 +14,12 @@ from django.urls import reverse
 from cleanup_project.base import display
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import User
+from cleanup_project.operations.pages import distributions
 from ledger.models import CleanupCommand, CleanupRun, DeadLetter, Receipt
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-VIEW: Final = {"width": 1280, "height": 800}
+COUNTED_SECONDS: Final = 240
+VIEW: Final = {"width": 1440, "height": 900}
 
 
 class Shot(NamedTuple):
@@ -45,6 +48,18 @@ SHOTS: Final = (
     Shot("run", "manager", lambda: newest(CleanupRun, mode="enforce")),
     Shot("receipts", "auditor", lambda: list_url(Receipt)),
 )
+
+
+def wait_until_counted() -> bool:
+    """Wait until the dashboard's figures tell of all that was done, which the sweep counts once its minute has closed."""
+    until = time.monotonic() + COUNTED_SECONDS
+    done = Receipt.objects.order_by("-pk")[0].issued_at
+    while time.monotonic() < until:
+        counted = distributions.counted_until()
+        if counted is not None and counted > done:
+            return True
+        time.sleep(1)
+    return False
 
 
 def take(url: str, shots: tuple[Shot, ...], folder: Path, executable: str) -> Iterator[Path]:

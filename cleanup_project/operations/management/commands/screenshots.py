@@ -46,7 +46,7 @@ class Command(BaseCommand):
         with s3.server() as endpoint_url:
             played = stage.play(endpoint_url, settings.DATA_DIR, self.stdout.write)
             with stage.receiver_of_notices(played), stage.web_server(port) as url, stage.worker():
-                if not stage.wait_until_quiet(played, threading.Event()):
+                if not (stage.wait_until_quiet(played, threading.Event()) and shots.wait_until_counted()):
                     raise CommandError("The demo did not come to its end; the pictures are as they were.")
                 for path in shots.take(url, wanted, options["folder"], executable):
                     self.stdout.write(f"{path} ({path.stat().st_size // 1024} KiB)")
