@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -148,6 +149,14 @@ def test_names_of_others_are_left_alone(name: str) -> None:
     known = configuration.documented((configured.BASE_DIR / ".env.example").read_text())
     assert "DATABASE_URL" in known
     assert configuration.unknown([name], known) == {}
+
+
+def test_every_variable_that_the_settings_read_is_on_the_list() -> None:
+    source = (configured.BASE_DIR / "cleanup_project" / "settings.py").read_text()
+    read = set(re.findall(r"env_\w+\(\s*\"([A-Z_]+)\"", source)) - {"WEB_PROCESS"}  # set by cleanup_project.wsgi
+    known = configuration.documented((configured.BASE_DIR / ".env.example").read_text())
+    assert len(read) > 25
+    assert read - known == set()
 
 
 def test_without_the_list_of_names_nothing_is_said_about_them(settings: Any, tmp_path: Path) -> None:
