@@ -27,7 +27,7 @@ from cleanup_project.operations.doctor import clocks, configuration, database, o
 from cleanup_project.operations.doctor.findings import Finding, Verdict, ok
 from ledger.models import ReceiptExport, ScheduleSlot
 from retention.models import Bucket, Tenant
-from tests import world
+from tests import brokers, world
 from tests.base.oidc import CLIENT_ID, CLIENT_SECRET, serving
 from tests.webhooks.certificates import Authority
 from tests.webhooks.http import Wire, receiver, wire
@@ -311,6 +311,15 @@ def test_a_message_that_nobody_takes() -> None:
     assert (said.verdict, "work has waited for 1 h 0 min" in said.seen) == (Verdict.FAULT, True)
 
 
+@pytest.mark.redis
+def test_a_broker_of_its_own_is_rung_once(settings: Any) -> None:
+    with brokers.redis_server() as url, brokers.used(settings, url):
+        assert verdicts(work.broker) == [Verdict.OK]
+        assert queue.broker_of(queue.key_of(queue.CONTROL)).queue_size() == 1
+    with brokers.used(settings, url):  # which is away now
+        assert verdicts(work.broker) == [Verdict.FAULT]
+
+
 def test_the_row_of_the_tick() -> None:
     queue.keep_schedule()
     assert verdicts(work.tick) == [Verdict.OK]
@@ -431,6 +440,8 @@ def test_a_mail_server_is_greeted_and_sent_nothing(settings: Any) -> None:
             connection.sendall(b"221 bye\r\n")
 
     settings.EMAIL_BACKEND, settings.EMAIL_HOST = outside.SMTP, "127.0.0.1"
+    assert verdicts(outside.mail_server) == [Verdict.OK]  # who would be written to?
+    settings.ALERT_EMAILS = ["ops@example.org"]
     with wire(greet) as server:
         settings.EMAIL_PORT = server.port
         assert verdicts(outside.mail_server) == [Verdict.OK]

@@ -23,7 +23,10 @@ START: Final = "Start `manage.py worker`; docs/operations.md says how it is kept
 
 
 def broker() -> Iterator[Finding]:
-    """A message is written and taken back: it commits, or vanishes, with what it tells of."""
+    """A message is written and taken back, where it commits with what it tells of; another broker is rung once."""
+    if not queue.is_in_ledger():
+        yield rung()
+        return
     with transaction.atomic():
         queue.wake(queue.TICK)
         transaction.set_rollback(True)
@@ -35,6 +38,14 @@ def broker() -> Iterator[Finding]:
         if waited > timedelta(seconds=limits.STALL):
             words = f"The oldest message of {key} has waited for {display.duration(waited)} and nobody took it."
             yield fault("queue", words, f"{START} If it runs: look at *Workers*, and at its log.")
+
+
+def rung() -> Finding:
+    """One more tick changes nothing but time: a message is only a wake-up."""
+    if queue.offer(queue.TICK, key=queue.key_of(queue.CONTROL)):
+        return ok("queue", "The broker took a message: it rings the tick once more.")
+    words = "The broker that BROKER names took no message; until it does, workers hear of work by the sweep alone."
+    return fault("queue", words, "Start it, or correct BROKER; the log says what it answered.")
 
 
 def keys() -> list[str]:
