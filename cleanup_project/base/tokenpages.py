@@ -13,12 +13,13 @@ from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import apitokens, display
 from cleanup_project.base.apitokens import TokenRefused
-from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
-from cleanup_project.base.models import LONGEST_TOKEN, ApiToken, User
+from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url, may_view
+from cleanup_project.base.models import LONGEST_TOKEN, ApiToken, AuditEvent, User
 from cleanup_project.base.scopes import SCOPES
 from cleanup_project.base.signin import proof
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
@@ -47,7 +48,7 @@ class TokenForm(LastingForm):
         help_text="What it may do, and nothing else. Nothing is ever approved through the API.",
     )
     tenants = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
-    every_tenant = forms.BooleanField(required=False, label="of every tenant, also those that come later")
+    every_tenant = forms.BooleanField(required=False, label="every tenant, also those that come later")
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or self.cleaned_data
@@ -81,7 +82,17 @@ class TokenAdmin(VerbPages[ApiToken], ReadOnlyAdmin[ApiToken]):
         ("May", {"fields": ("scope_list", "tenant_list")}),
         (
             "People and times",
-            {"fields": ("created_by", "created_at", "replaces", "revoked_at", "revoked_by", "revoked_reason")},
+            {
+                "fields": (
+                    "created_by",
+                    "created_at",
+                    "replaces",
+                    "successor",
+                    "revoked_at",
+                    "revoked_by",
+                    "revoked_reason",
+                )
+            },
         ),
     )
 
@@ -100,6 +111,8 @@ class TokenAdmin(VerbPages[ApiToken], ReadOnlyAdmin[ApiToken]):
         return [*(self.verb_url(name, view) for name, view in verbs.items()), *super().get_urls()]
 
     def tools(self, request: HttpRequest, obj: ApiToken) -> Iterable[Tool]:
+        if may_view(request, AuditEvent):
+            yield Tool("What it did", list_url(AuditEvent, f"?{urlencode({'who': obj.account.get_username()})}"))
         if obj.revoked_at or not request.user.has_perm(apitokens.RIGHT):
             return
         if not hasattr(obj, "replaced_by"):
@@ -194,9 +207,13 @@ class TokenAdmin(VerbPages[ApiToken], ReadOnlyAdmin[ApiToken]):
         if obj.expires_at <= now:
             return display.pill("expired", "ended" if hasattr(obj, "replaced_by") else "overdue")
         if hasattr(obj, "replaced_by"):
-            return display.pill("replaced, opens still", "waiting")
+            return display.pill("replaced, still valid", "waiting")
         soon = obj.expires_at <= now + apitokens.EXPIRES_SOON
-        return display.pill("expires soon", "overdue") if soon else display.pill("opens")
+        return display.pill("expires soon", "overdue") if soon else display.pill("valid")
+
+    @admin.display(description="replaced by")
+    def successor(self, obj: ApiToken) -> SafeString | str:
+        return display.link(obj.replaced_by) if hasattr(obj, "replaced_by") else "none"
 
     @admin.display(description="may")
     def scope_list(self, obj: ApiToken) -> SafeString:

@@ -1,17 +1,19 @@
 """Tokens of the API in the admin: made by form, shown once, replaced and revoked, and seen by whom they concern."""
 
+import html
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cleanup_project.base import apitokens, roles
+from cleanup_project.base import apitokens, audit, roles
 from cleanup_project.base.models import ApiToken, AuditEvent, User
 from retention.models import Tenant
 from tests.base.test_signin_proof import grow_stale
@@ -108,6 +110,7 @@ def test_a_token_is_replaced_and_then_revoked_on_its_page(adam: User, client: Cl
     new = apitokens.authenticate(f"Bearer {answer.context['secret']}")
     shown = client.get(url(ApiToken, "change", old.pk)).content.decode()
     assert "revoked" in shown
+    assert url(ApiToken, "change", new.pk) in shown
     assert page not in shown
     assert "revoked for ever" in client.post(page, {"days": "3", "overlap": "0", "reason": "R"}).content.decode()
     answer = client.post(url(ApiToken, "revoke", new.pk), {"reason": "Gone."}, follow=True)
@@ -126,7 +129,7 @@ def test_the_list_says_how_it_stands_with_each_in_as_many_queries_for_ten(adam: 
     apitokens.replace(token=rows["replaced"], days=9, by=adam, reason="R")
     with CaptureQueriesContext(connection) as few:
         page = client.get(url(ApiToken, "changelist")).content.decode()
-    for words in (">opens<", "expires soon", ">expired<", ">revoked<", "replaced, opens still"):
+    for words in (">valid<", "expires soon", ">expired<", ">revoked<", "replaced, still valid"):
         assert words in page, words
     for number in range(5):
         made(adam, f"more-{number}")
@@ -169,6 +172,15 @@ def test_an_auditor_reads_tokens_and_decides_nothing(adam: User, person: Callabl
     for page in ("replace", "revoke"):
         assert url(ApiToken, page, token.pk) not in shown
         assert client.post(url(ApiToken, page, token.pk), {"reason": "R"}).status_code == 403
+
+
+def test_the_page_of_a_token_leads_to_what_its_program_did(adam: User, client: Client) -> None:
+    token = made(adam)
+    with transaction.atomic():
+        audit.record(action="run.opened", subject=token, by=token.account)
+    (link,) = re.findall(r'href="([^"]*who=[^"]*)"', client.get(url(ApiToken, "change", token.pk)).content.decode())
+    events = client.get(html.unescape(link)).context["cl"].result_list
+    assert [(each.action, each.actor) for each in events] == [("run.opened", token.account)]
 
 
 def test_programs_are_not_among_people(adam: User, client: Client) -> None:
