@@ -19,7 +19,7 @@ from cleanup_project.operations.api.shapes import Name, Time
 from retention.sources import importing
 
 router = Router(tags=["Catalogue"])
-AT_MOST: Final = 8 << 20  # bytes; some ten thousand rows
+AT_MOST: Final = 4 << 20  # bytes: some fifty thousand rows, and some seconds
 PIECE: Final = 1 << 16
 FORMATS: Final[dict[str, importing.Format]] = {"text/csv": "csv", "application/x-ndjson": "jsonl"}
 INSTEAD: Final = (
@@ -66,7 +66,7 @@ class Imported(Schema):
     },
 )
 def upload(request: HttpRequest, bucket: Name, asked: Query[UploadAsked]) -> Any:
-    """Columns as in docs/catalogue.md: key, version_id, etag, size, last_modified, and what else is stated; at most 8 MiB.
+    """Columns as in docs/catalogue.md: key, version_id, etag, size, last_modified, and what else is stated; at most 4 MiB.
 
     Good rows are recorded and bad ones told by their line, so look at `errors`. It takes a token of every tenant, since a
     file says of any key whose it is.
