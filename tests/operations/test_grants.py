@@ -31,7 +31,7 @@ from cleanup_project.base.models import AuditEvent, Heartbeat, User
 from cleanup_project.operations import grants
 from ledger import bulk, certificate, compact, exportfiles, exports, inflight, schedule, stops, sweep
 from ledger.models import CleanupCommand, CommandSummary, DeadLetter, Receipt
-from retention import control, policies, preview
+from retention import catalogue, control, policies, preview
 from retention.models import KeyRule, ObjectVersion
 from retention.sources.listing import sync
 from tests import world as made
@@ -200,6 +200,20 @@ def test_a_cluster_lives_on_the_role_of_workers_and_rings_on_that_of_the_web(as_
         queue.forget_failures()
         row.delete()
         assert [model.objects.count() for model in (OrmQ, Failure, Heartbeat)] == [0, 0, 0]
+
+
+def test_a_worker_gives_the_planner_fresh_figures_of_the_catalogue(as_role: As) -> None:
+    """PostgreSQL only warns whoever may not, and goes on."""
+    warned = {}
+    for part in (grants.WORKER, grants.WEB):
+        with as_role(part):
+            connection.ensure_connection()
+            connection.connection.add_notice_handler(
+                lambda said, part=part: warned.update({part: said.message_primary})
+            )
+            catalogue.analyse()
+    if connection.pg_version >= grants.MAINTAIN_SINCE:
+        assert warned.keys() == {grants.WEB}
 
 
 def taken(broker: Any) -> list[tuple[int, str]]:
