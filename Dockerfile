@@ -21,6 +21,6 @@ USER cleanup
 EXPOSE 8000
 # As the proxy would ask, from inside: the first allowed host, over TLS as far as Django knows.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s CMD ["python", "-c", "import os, urllib.request as web; \
-host = os.environ.get('ALLOWED_HOSTS', 'localhost').split(',')[0].strip(); \
+host = os.environ.get('ALLOWED_HOSTS', 'localhost').split(',')[0].strip().lstrip('.'); \
 web.urlopen(web.Request('http://127.0.0.1:8000/livez', headers={'Host': host, 'X-Forwarded-Proto': 'https'}), timeout=4)"]
 CMD ["gunicorn", "-c", "python:cleanup_project.gunicorn", "--bind", "0.0.0.0:8000"]
