@@ -13,7 +13,7 @@ from pydantic import Field
 
 from cleanup_project.base.verbpages import person
 from cleanup_project.operations.api import names
-from cleanup_project.operations.api.gate import Needs
+from cleanup_project.operations.api.gate import Needs, length
 from cleanup_project.operations.api.problems import Problem
 from cleanup_project.operations.api.shapes import Name, Time
 from retention.sources import importing
@@ -88,6 +88,6 @@ def received(request: HttpRequest) -> Iterator[Path]:
         while piece := request.read(PIECE):
             size += file.write(piece)
         file.flush()
-        if size != int(request.META.get("CONTENT_LENGTH") or 0):
+        if size != length(request):
             raise Problem("malformed", "The body ended before its length: send it again.")
         yield Path(file.name)

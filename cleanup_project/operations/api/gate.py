@@ -71,7 +71,7 @@ class Needs:
             return
         if request.content_type not in self.media:
             raise Problem("unsupported-media-type", headers={"Accept-Post": ", ".join(self.media)})
-        if int(request.META.get("CONTENT_LENGTH") or 0) > self.at_most:
+        if length(request) > self.at_most:
             raise Problem("too-large", f"At most {self.at_most:,} bytes are taken at once. {self.instead}".strip())
 
 
@@ -82,6 +82,14 @@ def address(request: HttpRequest) -> str | None:
     except PermissionDenied:
         return None
     return found
+
+
+def length(request: HttpRequest) -> int:
+    """Of the body, in bytes, as it was announced. Raises Problem where that is no number."""
+    announced = request.META.get("CONTENT_LENGTH") or "0"
+    if not (announced.isascii() and announced.isdigit()):
+        raise Problem("malformed", "Content-Length must be a whole number of bytes.")
+    return int(announced)
 
 
 class Strict(Parser):

@@ -196,6 +196,19 @@ def test_a_body_without_a_length_is_refused() -> None:
     problem(answer, 411, "length-required")
 
 
+def test_a_length_that_is_no_number_is_told() -> None:
+    caller = program("runs:create")
+    answer = caller.client.post(
+        f"{PLACE}/runs", "{}", content_type="application/json", headers=caller.headers(), CONTENT_LENGTH="many"
+    )
+    assert "Content-Length" in problem(answer, 400, "malformed")["detail"]
+
+
+def test_a_token_is_taken_also_where_no_server_says_from_which_address() -> None:
+    caller = program("runs:read")
+    assert caller.client.get(f"{PLACE}/runs", headers=caller.headers(), REMOTE_ADDR="").status_code == 200
+
+
 def test_a_token_that_asks_too_often_is_told_how_long_to_wait_and_no_other_is(settings: Any) -> None:
     settings.API_READS_PER_MINUTE = 2
     settings.API_WRITES_PER_MINUTE = 1
