@@ -48,9 +48,9 @@ def restored(file: Path, name: str, *, owner: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def copied(template: str, name: str) -> Iterator[str]:
+def copied(template: str, name: str, *, owner: str) -> Iterator[str]:
     """A new database like one that nobody is connected to; its name."""
-    tool("createdb", f"--template={template}", name)
+    tool("createdb", f"--template={template}", f"--owner={owner}", name)
     try:
         yield name
     finally:

@@ -73,7 +73,7 @@ def granted(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: Any
 @pytest.fixture
 def as_role(granted: str) -> Iterator[As]:
     """`with as_role("web"):` connects to a copy of it as that part's role; "owner" as the owner's."""
-    with databases.copied(granted, f"{granted}_copy") as name:
+    with databases.copied(granted, f"{granted}_copy", owner=OWNER) as name:
         yield lambda part: databases.connected(name, grants.ROLES.get(part, OWNER))
 
 
@@ -304,6 +304,20 @@ def test_the_server_refuses_what_is_no_part_of_a_role(as_role: As) -> None:
             with connection.cursor() as cursor:
                 cursor.execute("SHOW statement_timeout")
                 assert cursor.fetchone() == (("30s",) if part == grants.WEB else ("0",))
+
+
+def test_what_was_granted_beyond_is_taken_back_and_what_everybody_may_is_not_relied_on(as_role: As) -> None:
+    with as_role("owner"):
+        with connection.cursor() as cursor:
+            cursor.execute("GRANT DELETE, UPDATE (outcome) ON ledger_receipt TO cleanup_web, cleanup_worker")
+            cursor.execute(f'REVOKE ALL ON DATABASE "{connection.settings_dict["NAME"]}" FROM PUBLIC')
+        call_command("grants")
+    for part in (grants.WEB, grants.WORKER):
+        with as_role(part), connection.cursor() as cursor:
+            for beyond in ("DELETE FROM ledger_receipt", "UPDATE ledger_receipt SET outcome = ''"):
+                with refused(beyond):
+                    cursor.execute(beyond)
+            cursor.execute("CREATE TEMPORARY TABLE mine (id int)")
 
 
 @contextmanager
