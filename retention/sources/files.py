@@ -48,8 +48,7 @@ def read_csv(path: Path, tenants: Mapping[str, int]) -> Iterator[Line]:
     """The rows of a CSV file with a header. Raises RetentionError where the header is wrong."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, strict=True)
-        header = next(reader, [])
-        check_columns(header)
+        header = heading(reader)
         while True:
             where = f"line {reader.line_num + 1}"
             try:
@@ -76,6 +75,15 @@ def line(where: str, make: Callable[..., Observation], *row: Any) -> Line:
         return Line(where, make(*row))
     except BadRow as error:
         return Line(where, None, str(error))
+
+
+def heading(reader: Iterator[list[str]]) -> list[str]:
+    try:
+        header = next(reader, [])
+    except csv.Error as error:
+        raise RetentionError(f"The first line is not CSV: {error}. Check its quotes.") from error
+    check_columns(header)
+    return header
 
 
 def check_columns(header: list[str]) -> None:

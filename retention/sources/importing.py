@@ -58,11 +58,13 @@ def import_file(
     format: Format,
     observed_at: datetime | None = None,
     max_errors: int = MAX_ERRORS,
+    whole: bool = True,
     progress: Callable[[Imported], None] | None = None,
 ) -> Imported:
     """Record what a file says about a bucket; for `inventory`, the file is its manifest.json.
 
     The rows hold as of the inventory's creation, of `observed_at`, or of the file's last change; never later than now.
+    `whole`: it is about the whole bucket, whose catalogue then is as fresh as the file is.
     After `max_errors` bad rows the file is left, and what was good until then stays. Raises BucketBusy, and
     RetentionError for a file that cannot be read at all.
     """
@@ -81,17 +83,17 @@ def import_file(
             if progress is not None:
                 progress(report)
         catalogue.couple(bucket)
-        if not report.stopped:
+        if whole and not report.stopped:
             finished(bucket, report, source)
         catalogue.analyse()
     return report
 
 
 def upload(*, bucket: Bucket, path: Path, format: Format, observed_at: datetime, by: User) -> Imported:
-    """`import_file` of what somebody sent: on record before its first row, and with its figures when it has ended.
+    """`import_file` of what somebody sent: on record before its first row, and with how it ended.
 
-    A file says of any key whose it is, so it takes an account that sees every tenant. Raises NotPermitted, and as
-    `import_file`.
+    What is sent may be a piece or nothing at all, so the catalogue of the bucket is no fresher by it. A file says of any key
+    whose it is, so it takes an account that sees every tenant. Raises NotPermitted, and as `import_file`.
     """
     if by.tenants:
         raise NotPermitted(
@@ -103,7 +105,13 @@ def upload(*, bucket: Bucket, path: Path, format: Format, observed_at: datetime,
     with transaction.atomic():
         after = told | {"observed_at": instant(observed_at)}
         audit.record(action="catalogue.upload_begun", subject=bucket, by=by, after=after)
-    report = import_file(bucket, path, format=format, observed_at=observed_at)
+    try:
+        report = import_file(bucket, path, format=format, observed_at=observed_at, whole=False)
+    except Exception as error:
+        with transaction.atomic():
+            failed = told | {"error": str(error) or type(error).__name__}
+            audit.record(action="catalogue.upload_failed", subject=bucket, by=by, after=failed)
+        raise
     with transaction.atomic():
         counted = {"rows": report.rows, "recorded": report.recorded, "errors": len(report.errors)}
         audit.record(

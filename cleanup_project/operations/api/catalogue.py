@@ -68,7 +68,8 @@ class Imported(Schema):
 def upload(request: HttpRequest, bucket: Name, asked: Query[UploadAsked]) -> Any:
     """Columns as in docs/catalogue.md: key, version_id, etag, size, last_modified, and what else is stated; at most 4 MiB.
 
-    Good rows are recorded and bad ones told by their line, so look at `errors`. It takes a token of every tenant, since a
+    Good rows are recorded and bad ones told by their line, so look at `errors`. The bucket's catalogue is no fresher by it:
+    that takes a listing, or an import of the whole bucket. It takes a token of every tenant, since a
     file says of any key whose it is.
     """
     by = person(request)

@@ -121,7 +121,7 @@ def import_stale(bucket: Bucket, folder: Path, rows: list[dict[str, str]]) -> in
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    return import_file(bucket, path, format="csv").recorded
+    return import_file(bucket, path, format="csv", whole=False).recorded
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from django.test import RequestFactory
 from cleanup_project.base.models import AuditEvent
 from cleanup_project.operations.api import catalogue
 from cleanup_project.operations.api.problems import Problem
+from retention import freshness
 from retention.models import Bucket, CatalogueSync, ObjectVersion, Tenant
 from retention.sources import importing
 from tests.operations.api.calling import Program, given, problem, program
@@ -37,7 +38,18 @@ def test_rows_are_recorded_with_what_they_state_and_who_sent_them(tenant: Tenant
     assert (begun.action, ended.action) == ("catalogue.upload_begun", "catalogue.uploaded")
     assert begun.actor == ended.actor == caller.account
     assert (ended.after["recorded"], ended.after["sha256"]) == (2, begun.after["sha256"])
-    assert CatalogueSync.objects.get().source == "import"
+
+
+def test_an_upload_makes_no_catalogue_fresher_however_little_it_holds(tenant: Tenant, bucket: Bucket) -> None:
+    caller = program("catalogue:write")
+    for text, media in (
+        (f"{HEADER}\n", "text/csv"),
+        ("\n", "application/x-ndjson"),
+        (f"{HEADER}\n{ROW.format('a')}\n", "text/csv"),
+    ):
+        given(send(caller, text, media, observed_at="2999-01-01T00:00:00Z"))
+    assert not CatalogueSync.objects.exists()
+    assert freshness.findings(bucket, [""])[0].kind == freshness.STALE
 
 
 def test_good_rows_are_kept_and_bad_ones_told_by_their_line(tenant: Tenant, bucket: Bucket) -> None:
@@ -53,6 +65,18 @@ def test_a_header_that_is_wrong_records_nothing_and_the_next_upload_works(tenant
     caller = program("catalogue:write")
     assert "missing" in problem(send(caller, "key,size\na,1\n"), 409, "conflict")["detail"]
     assert given(send(caller, f"{HEADER}\n{ROW.format('a')}\n"))["recorded"] == 1
+
+
+@pytest.mark.parametrize("header", ['"key,size\n', "x" * 200_000, "key,\0"])
+def test_a_first_line_that_is_no_csv_is_refused_and_how_it_ended_is_on_record(
+    tenant: Tenant, bucket: Bucket, header: str
+) -> None:
+    told = problem(send(program("catalogue:write"), header), 409, "conflict")
+    assert "first line" in told["detail"]
+    begun, failed = AuditEvent.objects.filter(action__startswith="catalogue.").order_by("pk")
+    assert (begun.action, failed.action) == ("catalogue.upload_begun", "catalogue.upload_failed")
+    assert failed.after["error"] == told["detail"]
+    assert failed.after["sha256"] == begun.after["sha256"]
 
 
 def test_an_import_that_breaks_leaves_nothing_behind_in_its_connection(
