@@ -10,12 +10,13 @@ import csv
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 PIECE = 1 << 20
 SHOWN = 20  # findings of one file, at most
+LONGEST = 1 << 30  # characters of a cell: a document names every object version
 
 
 def check(directory: Path) -> list[str]:
@@ -66,6 +67,12 @@ def check_bytes(file: Path, part: dict[str, Any]) -> Iterator[str]:
         yield f"{file.name}: its SHA-256 is {digest.hexdigest()}, and the manifest says {part['sha256']}."
 
 
+def reader(lines: Iterable[str]) -> "csv.DictReader[str]":
+    """The rows of a file, however long their documents are. Python's limit is one for the whole process."""
+    csv.field_size_limit(LONGEST)
+    return csv.DictReader(lines, strict=True)
+
+
 class Seen:
     """What was read of a file. `last`: time and number of the last receipt, which the next must come after."""
 
@@ -75,10 +82,9 @@ class Seen:
         self.first = 0
 
     def findings(self, file: Path) -> Iterator[str]:
-        csv.field_size_limit(1 << 30)  # a document names every object version
         try:
             with file.open(encoding="utf-8", newline="") as content:
-                rows = csv.DictReader(content, strict=True)
+                rows = reader(content)
                 if rows.fieldnames != self.columns:
                     yield f"{file.name}: its columns are not those of the manifest."
                     return

@@ -6,7 +6,7 @@ in. Nobody works twice at an export at the same time, since its worker's connect
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -65,7 +65,7 @@ def request_files(order: Order, *, by: User) -> ReceiptExport:
     return begin(order, Way.FILES, by)[0]
 
 
-def send(order: Order, *, by: User) -> tuple[ReceiptExport, Iterator[bytes] | None]:
+def send(order: Order, *, by: User) -> tuple[ReceiptExport, Generator[bytes, None, None] | None]:
     """The export and its bytes; no bytes where the token has made it before. Raises LedgerError."""
     permitted_to_order(order, by)
     source = copying.take_slot()
@@ -124,7 +124,7 @@ def is_exact(export: ReceiptExport) -> bool:
     return export.form == ReceiptExport.Form.MACHINES
 
 
-def sending(export: ReceiptExport, source: Source) -> Iterator[bytes]:
+def sending(export: ReceiptExport, source: Source) -> Generator[bytes, None, None]:
     """Begins with nothing, so that it can be begun before the first byte is asked for.
 
     How it ended is recorded before its claim is given back: else a sweep could take it for abandoned in between.

@@ -1,9 +1,8 @@
 """Receipts: listed, exported as a stream, and each as its document."""
 
-import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -21,7 +20,7 @@ from cleanup_project.operations.api.cursors import Page, Paging, page
 from cleanup_project.operations.api.gate import JSON, Needs
 from cleanup_project.operations.api.problems import Problem, not_found
 from cleanup_project.operations.api.shapes import Number, Time
-from ledger import exports
+from ledger import exportcheck, exports
 from ledger.exceptions import LedgerError
 from ledger.models import CleanupCommand, Receipt, ReceiptExport
 from ledger.selection import Selection
@@ -131,18 +130,25 @@ def export_receipts(request: HttpRequest, asked: Query[ExportAsked]) -> Any:
     return StreamingHttpResponse(body, content_type=TYPES[asked.format], headers={"X-Export": str(export.pk)})
 
 
-def lines(content: Iterator[bytes]) -> Iterator[bytes]:
-    """The rows of an export as JSON, one object a line. Closed early, it closes the export, which then has ended so."""
-    with closing(content):  # type: ignore[type-var]
-        waiting, size = list[str](), 0
-        for row in csv.DictReader(texts(content)):
-            line = json.dumps(dict(members(row)), ensure_ascii=False)
-            waiting.append(f"{line}\n")
-            size += len(line)
-            if size >= PIECE:
-                yield "".join(waiting).encode()
-                waiting, size = [], 0
-        yield "".join(waiting).encode()
+def lines(content: Generator[bytes, None, None]) -> Iterator[bytes]:
+    """The rows of an export as JSON, one object a line. Closed early, or failed, it ends the export so."""
+    with closing(content):
+        try:
+            yield from pieces(exportcheck.reader(texts(content)))
+        except Exception as error:  # noqa: BLE001 - raised again, once the export has recorded it
+            content.throw(error)
+
+
+def pieces(rows: Iterable[dict[str, str]]) -> Iterator[bytes]:
+    waiting, size = list[str](), 0
+    for row in rows:
+        line = json.dumps(dict(members(row)), ensure_ascii=False)
+        waiting.append(f"{line}\n")
+        size += len(line)
+        if size >= PIECE:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    yield "".join(waiting).encode()
 
 
 def texts(content: Iterator[bytes]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Generator
 from hashlib import sha256
 from typing import Any
 
@@ -179,6 +180,32 @@ def test_an_export_that_nobody_receives_ends_so_on_record_in_both_formats(monkey
         assert ReceiptExport.objects.get(pk=int(answer["X-Export"])).state == "aborted", form
     monkeypatch.setattr(exports, "PART_ROWS", 1)
     assert "have files made" in problem(caller.get("/receipts/export"), 409, "conflict")["detail"]
+
+
+@committed
+def test_an_export_that_breaks_on_its_way_to_json_ends_as_failed_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    destroyed(("a", "b"))
+
+    def broken(row: Any) -> Any:
+        raise ValueError("no such cell")
+
+    monkeypatch.setattr(receipts, "members", broken)
+    answer = program("receipts:read").get("/receipts/export", format="jsonl")
+    with pytest.raises(ValueError, match="no such cell"):
+        b"".join(answer.streaming_content)
+    export = ReceiptExport.objects.get(pk=int(answer["X-Export"]))
+    assert (export.state, "no such cell" in export.trouble) == ("failed", True)
+
+
+def test_a_document_of_many_names_fits_into_a_line() -> None:
+    csv.field_size_limit(131_072)  # as Python has it
+    body = "x" * 200_000
+
+    def content() -> Generator[bytes, None, None]:
+        yield b"receipt,body\r\n"
+        yield f"1,{body}\r\n".encode()
+
+    assert json.loads(b"".join(receipts.lines(content()))) == {"receipt": 1, "body": body}
 
 
 def test_receipts_of_other_tenants_are_not_there() -> None:
