@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from cleanup_project.base import clock
 from cleanup_project.base.canonical import instant
@@ -14,6 +14,7 @@ from retention.eligibility import (
     WORDS,
     DispositionFacts,
     EventFacts,
+    HoldFacts,
     Reason,
     Surroundings,
     Verdict,
@@ -21,8 +22,10 @@ from retention.eligibility import (
     belongs,
     judge,
 )
-from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, RetentionPolicy, Role
+from retention.exceptions import RetentionError
+from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, RetentionPolicy, Role, Tenant
 
+Row = TypeVar("Row", bound=Model)
 # What scans leave out whatever the time: it travels with another, or something keeps it without an end.
 NEVER_SCANNED = frozenset({
     Reason.GONE, Reason.TRAVELS, Reason.UNSCHEDULED, Reason.PERMANENT, Reason.SUSPENDED, Reason.AWAITING_EVENT,
@@ -55,26 +58,31 @@ def surroundings_of(row: ObjectVersion) -> Surroundings:
     return surroundings_of_each([row])[row.pk]
 
 
-def surroundings_of_each(rows: Sequence[ObjectVersion]) -> dict[int, Surroundings]:
-    """The same of many versions, in as many queries as they have buckets and tenants."""
+def surroundings_of_each(rows: Sequence[ObjectVersion], most: int | None = None) -> dict[int, Surroundings]:
+    """The same of many versions, in as many queries as they have buckets and tenants.
+
+    `most`: of the rows that a query reads; RetentionError where there are more.
+    """
     present = ObjectVersion.objects.present()
     originals = [row for row in rows if row.role == Role.ORIGINAL]
     derivatives = [row for row in rows if row.role == Role.DERIVATIVE]
-    same = grouped(ObjectVersion.objects.all(), ("bucket_id", "key"), [(row.bucket_id, row.key) for row in rows])
+    same = grouped(ObjectVersion.objects.all(), ("bucket_id", "key"), [(row.bucket_id, row.key) for row in rows], most)
     made_of = grouped(
         present.filter(role=Role.DERIVATIVE),
         ("original_bucket_id", "original_key"),
         [(row.bucket_id, row.key) for row in originals],
+        most,
     )
     parents = grouped(
-        present, ("bucket_id", "key"), [(row.original_bucket_id, row.original_key) for row in derivatives]
+        present, ("bucket_id", "key"), [(row.original_bucket_id, row.original_key) for row in derivatives], most
     )
     series = grouped(
         present.filter(standalone=True, is_delete_marker=False),
         ("tenant_id", "series"),
         [(row.tenant_id, row.series) for row in rows if row.tenant_id],
+        most,
     )
-    events = {tenant: events_of(tenant) for tenant in {row.tenant_id for row in rows if row.tenant_id}}
+    events = {tenant: events_of(tenant, most) for tenant in {row.tenant_id for row in rows if row.tenant_id}}
     along = {row.pk: made_of.get((row.bucket_id, row.key), []) for row in originals}
     decided = defaultdict[int, list[DispositionFacts]](list)
     for each in dispositions_of([row.pk for row in rows] + [each.id for found in along.values() for each in found]):
@@ -100,7 +108,7 @@ Place = tuple[int | None, str]  # a bucket or tenant, and a key or series in it
 
 
 def grouped(
-    rows: QuerySet[ObjectVersion], by: tuple[str, str], places: Iterable[Place]
+    rows: QuerySet[ObjectVersion], by: tuple[str, str], places: Iterable[Place], most: int | None = None
 ) -> dict[Place, list[VersionFacts]]:
     """Facts of the rows at these places, by place; one query for each first part, whose index then leads to the second."""
     wanted = defaultdict[int | None, set[str]](set)
@@ -108,12 +116,25 @@ def grouped(
         wanted[first].add(second)
     found = defaultdict[Place, list[VersionFacts]](list)
     for first, seconds in wanted.items():
-        for row in rows.filter(**{by[0]: first, f"{by[1]}__in": seconds}):
+        for row in up_to(most, rows.filter(**{by[0]: first, f"{by[1]}__in": seconds})):
             found[first, getattr(row, by[1])].append(facts_of(row))
     return found
 
 
-def events_of(tenant_id: int) -> list[EventFacts]:
+def up_to(most: int | None, rows: QuerySet[Row]) -> Iterable[Row]:
+    """All of the rows. Raises RetentionError where they are more than that."""
+    if most is None:
+        return rows
+    found = list(rows[: most + 1])
+    if len(found) > most:
+        raise RetentionError(
+            f"More than {most:,} versions or events bear upon this, which is more than is read for one answer: let "
+            "`manage.py why` tell it on the server."
+        )
+    return found
+
+
+def events_of(tenant_id: int, most: int | None = None) -> list[EventFacts]:
     """The tenant's retention events that any of its policies waits for, withdrawn ones too."""
     awaited = PolicyRevision.objects.filter(tenant=tenant_id, published_at__isnull=False).exclude(event_type="")
     rows = RetentionEvent.objects.filter(tenant=tenant_id, event_type__in=awaited.values("event_type"))
@@ -129,7 +150,7 @@ def events_of(tenant_id: int) -> list[EventFacts]:
             posted_at=row.posted_at,
             withdrawn_at=row.withdrawn_at,
         )
-        for row in rows.order_by("pk")
+        for row in up_to(most, rows.order_by("pk"))
     ]
 
 
@@ -143,31 +164,35 @@ def dispositions_of(ids: Sequence[int]) -> list[DispositionFacts]:
 
 def why(row: ObjectVersion, as_of: datetime | None = None) -> Verdict:
     """Judge one catalogued version now, or as of another time with today's catalogue, policies, holds and decisions."""
-    as_of = as_of or clock.now()
-    rules = governing.of_tenant(row.tenant, as_of) if row.tenant else []
-    holding = holds.in_force(row.tenant_id) if row.tenant_id else []
-    return judge(facts_of(row), surroundings_of(row), rules, holding, as_of)
+    return why_each([row], as_of or clock.now())[row.pk]
 
 
-def coupling(row: ObjectVersion) -> str:
-    """For a derivative: which version it goes with, or why it is left alone."""
-    around = surroundings_of(row)
-    versions = [
-        facts_of(each) for each in ObjectVersion.objects.filter(bucket=row.original_bucket_id, key=row.original_key)
-    ]
+def why_each(rows: Sequence[ObjectVersion], as_of: datetime, most: int | None = None) -> dict[int, Verdict]:
+    """The same of many; `most` as in `surroundings_of_each`."""
+    around = surroundings_of_each(rows, most)
+    ruling = dict[Tenant | None, tuple[list[governing.Governing], list[HoldFacts]]]({None: ([], [])})
+    for tenant in {row.tenant for row in rows if row.tenant}:
+        ruling[tenant] = governing.of_tenant(tenant, as_of), holds.in_force(tenant.pk)
+    return {row.pk: judge(facts_of(row), around[row.pk], *ruling[row.tenant], as_of) for row in rows}
+
+
+def coupling(row: ObjectVersion, most: int | None = None) -> str:
+    """For a derivative: which version it goes with, or why it is left alone. `most` as in `surroundings_of_each`."""
+    place = row.original_bucket_id, row.original_key
+    versions = grouped(ObjectVersion.objects.all(), ("bucket_id", "key"), [place], most).get(place, [])
     parents = [each for each in versions if each.present and belongs(facts_of(row), each, versions)]
-    if not any(not original.is_delete_marker for original in around.originals):
+    if not any(each.present and not each.is_delete_marker for each in versions):
         return "Its original is not in the catalogue, so it is judged as an original."
     if not parents:
         return "It cannot be told from which version of its original it was made, so it is left alone."
     return f"It goes with version {parents[0].version_id} of {row.original_key}."
 
 
-def explain(row: ObjectVersion, verdict: Verdict) -> Iterator[str]:
-    """The verdict in sentences, the answer first."""
+def explain(row: ObjectVersion, verdict: Verdict, most: int | None = None) -> Iterator[str]:
+    """The verdict in sentences, the answer first. `most` as in `surroundings_of_each`."""
     yield WORDS[verdict.reason]
     if row.role == Role.DERIVATIVE:
-        yield coupling(row)
+        yield coupling(row, most)
     for finding in verdict.findings:
         since = f", ends {instant(finding.eligible_since)}" if finding.eligible_since else ""
         started = f"clock started {instant(finding.trigger_at)}" if finding.trigger_at else "clock not started"
@@ -222,7 +247,7 @@ def schedule_of(verdict: Verdict) -> Iterator[str]:
         yield f"Past maximum: it should have been gone by {instant(latest)}."
 
 
-def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, Any]:
+def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime, most: int | None = None) -> dict[str, Any]:
     evaluation, latest = next_evaluation(verdict), maximum(verdict)
     return {
         "bucket": row.bucket.name,
@@ -259,5 +284,5 @@ def as_json(row: ObjectVersion, verdict: Verdict, as_of: datetime) -> dict[str, 
         ],
         "holds": [{"hold": hold.id, "matter": hold.matter} for hold in verdict.holds],
         "targets": [{"key": target.key, "version_id": target.version_id} for target in verdict.targets],
-        "explanation": list(explain(row, verdict)),
+        "explanation": list(explain(row, verdict, most)),
     }

@@ -16,7 +16,8 @@ from retention import why
 from retention.models import ObjectVersion
 
 router = Router(tags=["Objects"])
-EXPLAINED: Final = 10  # versions of one key, each of which takes a dozen reads
+EXPLAINED: Final = 10  # versions of one key
+READ: Final = 5_000  # versions or events around them, of each kind
 
 
 class WhyAsked(Schema):
@@ -36,12 +37,18 @@ class Verdicts(Schema):
 
 
 @router.get(
-    "/why", auth=Needs("objects:read"), response=Verdicts, operation_id="explainObject", summary="Why is it kept?"
+    "/why",
+    auth=Needs("objects:read"),
+    response=Verdicts,
+    operation_id="explainObject",
+    summary="Why is it kept?",
+    openapi_extra={"responses": {409: {"$ref": "#/components/responses/Problem409"}}},
 )
 def get_why(request: HttpRequest, asked: Query[WhyAsked]) -> Any:
     """Whether retention has ended for each version, which policy governs it, which holds and decisions keep it.
 
-    `explanation` says the same in sentences, and when it is looked at next.
+    `explanation` says the same in sentences, and when it is looked at next. 409 where more versions or events bear upon it
+    than are read for an answer: `manage.py why` tells it then, on the server.
     """
     by = person(request)
     place = names.bucket(by, asked.bucket)
@@ -53,5 +60,6 @@ def get_why(request: HttpRequest, asked: Query[WhyAsked]) -> Any:
     if not found:
         raise not_found("object version of this name in the catalogue")
     as_of = asked.as_of or clock.now()
-    told = [why.as_json(row, why.why(row, as_of), as_of) for row in found[:EXPLAINED]]
+    verdicts = why.why_each(found[:EXPLAINED], as_of, READ)
+    told = [why.as_json(row, verdicts[row.pk], as_of, READ) for row in found[:EXPLAINED]]
     return {"versions": told, "more": len(found) > EXPLAINED}

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cleanup_project.base.models import AuditEvent
-from cleanup_project.operations.api import receipts
+from cleanup_project.operations.api import objects, receipts
 from ledger import copying, exports
 from ledger.explain import explain
 from ledger.models import CleanupRun, Receipt, ReceiptExport
@@ -75,6 +75,41 @@ def test_of_many_versions_the_newest_are_told_and_that_there_are_more(world: Act
         version(world.bucket, world.tenant, "clips/many")
     told = given(program("objects:read").get("/objects/why", bucket="media", key="clips/many"))
     assert (len(told["versions"]), told["more"]) == (10, True)
+
+
+def test_of_more_around_an_object_than_is_read_for_an_answer_the_command_is_named(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = program("objects:read")
+    version(world.bucket, world.tenant, "clips/a", series="s")
+    version(world.bucket, world.tenant, "clips/b", series="s")
+    for key in ("clips/c", "clips/c", "clips/d"):
+        version(world.bucket, world.tenant, key)
+    original = {"role": "derivative", "original_bucket": world.bucket}
+    version(world.bucket, world.tenant, "clips/small", **original, original_key="clips/c")
+    for name in ("d1", "d2"):
+        version(world.bucket, world.tenant, name, **original, original_key="clips/d")
+    monkeypatch.setattr(objects, "READ", 1)
+    for key in ("clips/a", "clips/c", "clips/small", "clips/d"):
+        told = problem(caller.get("/objects/why", bucket="media", key=key), 409, "conflict")
+        assert "manage.py why" in told["detail"], key
+    monkeypatch.setattr(objects, "READ", 2)
+    for key in ("clips/a", "clips/c", "clips/small", "clips/d"):
+        given(caller.get("/objects/why", bucket="media", key=key))
+
+
+def test_of_many_versions_of_a_key_the_catalogue_is_read_as_often_as_of_one(world: Acting) -> None:
+    caller, costs = program("objects:read"), []
+    for _ in range(2):
+        version(world.bucket, world.tenant, "clips/many")
+        with CaptureQueriesContext(connection) as counted:
+            given(caller.get("/objects/why", bucket="media", key="clips/many"))
+        costs.append(
+            [each["sql"].partition('"retention_objectversion"')[1] for each in counted].count(
+                '"retention_objectversion"'
+            )
+        )
+    assert costs[0] == costs[1] > 0
 
 
 @pytest.mark.parametrize(
