@@ -166,7 +166,7 @@ def explain(key: str) -> Explanation:
     """
     if "\x00" in key:
         raise Unknown("A key cannot hold NUL.")
-    named = OutboxEvent.objects.filter(event_id=key).values_list("command_key", flat=True).first() or key
+    named = command_key(key)
     command = CleanupCommand.objects.select_related("run", "policy", "tenant").filter(key=named).first()
     if command is not None:
         return of_command(command)
@@ -177,6 +177,11 @@ def explain(key: str) -> Explanation:
         f"Nothing is on record under {key!r}. Give a whole command key (tenant:asset:version:policy-revision) or an event "
         "id (evt_…), exactly; manage.py why explains an object by its own key."
     )
+
+
+def command_key(key: str) -> str:
+    """The key of the command whose event has this id; what is no event's id is such a key itself."""
+    return OutboxEvent.objects.filter(event_id=key).values_list("command_key", flat=True).first() or key
 
 
 def of_command(command: CleanupCommand) -> Explanation:

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 
 from cleanup_project.base.canonical import instant
 from ledger.exceptions import LedgerError
 from ledger.models import CleanupRun, Receipt
+from retention.buckets import used_by
 from retention.models import Bucket, RetentionPolicy, Tenant
 
 
@@ -46,7 +47,7 @@ class Selection:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """So that a policy or a run of another tenant is not there for the person who asks."""
+        """So that a policy or a run of another tenant is not there for the person who asks; as a bucket that none uses."""
         return {"tenant__code__in": codes} if (codes := self.of_tenants()) else {}
 
     def rows(self) -> QuerySet[Receipt]:
@@ -65,19 +66,23 @@ class Selection:
             raise LedgerError(f"There is no tenant {self.tenant}.", field="tenant")
         if codes := self.of_tenants():
             # By number: with a join the planner would not know how many receipts a tenant has.
-            found = found.filter(tenant__in=[pk for code in codes for pk in numbered(Tenant, "tenant", code=code)])
+            found = found.filter(
+                tenant__in=[pk for code in codes for pk in numbered(Tenant.objects.all(), "tenant", code=code)]
+            )
         if self.bucket:
-            found = found.filter(bucket__in=numbered(Bucket, "bucket", name=self.bucket))
+            known = used_by(codes) if codes else Bucket.objects.all()
+            found = found.filter(bucket__in=numbered(known, "bucket", name=self.bucket))
         if self.policy:
-            found = found.filter(policy__in=numbered(RetentionPolicy, "policy", code=self.policy, **self.seen))
+            policies = RetentionPolicy.objects.filter(**self.seen)
+            found = found.filter(policy__in=numbered(policies, "policy", code=self.policy))
         if self.run:
-            found = found.filter(run__in=numbered(CleanupRun, "run", key=self.run, **self.seen))
+            found = found.filter(run__in=numbered(CleanupRun.objects.filter(**self.seen), "run", key=self.run))
         return found.filter(outcome=self.outcome) if self.outcome else found
 
 
-def numbered(model: type[Model], what: str, **named: Any) -> list[int]:
-    """The numbers of all that have this name, the first of `named`: several stores may each have a bucket of one name."""
-    found = list(model._default_manager.filter(**named).values_list("pk", flat=True))
+def numbered(rows: QuerySet[Any], what: str, **named: str) -> list[int]:
+    """The numbers of all that have this name: several stores may each have a bucket of one name."""
+    found = list(rows.filter(**named).values_list("pk", flat=True))
     if not found:
         raise LedgerError(f"There is no {what} {next(iter(named.values()))}.", field=what)
     return found

@@ -41,10 +41,9 @@ def get_command(request: HttpRequest, asked: Query[CommandAsked]) -> Any:
     Which versions were selected, why they were eligible, whether their deletion was confirmed, which event represents it,
     how often that was delivered, and whose the next action is.
     """
-    told = explain.explain(asked.key)
-    by = person(request)
-    command = tenancy.scoped(CleanupCommand.objects.filter(key=told.key), by, "tenant__code")
-    item = tenancy.scoped(ManifestItem.objects.filter(command_key=told.key), by, "run__tenant__code")
+    by, key = person(request), explain.command_key(asked.key)
+    command = tenancy.scoped(CleanupCommand.objects.filter(key=key), by, "tenant__code")
+    item = tenancy.scoped(ManifestItem.objects.filter(command_key=key), by, "run__tenant__code")
     if not command.exists() and not item.exists():
         raise not_found(f"command {asked.key}")
-    return told
+    return explain.explain(key)

@@ -253,6 +253,27 @@ def test_receipts_of_other_tenants_are_not_there() -> None:
     problem(stranger.get(f"/receipts/{Receipt.objects.get().pk}"), 404, "not-found")
 
 
+def test_a_bucket_that_others_use_is_no_more_there_than_one_that_nobody_has() -> None:
+    destroyed(("a",))
+    Tenant.objects.create(code="other", name="Other")
+    stranger = program("receipts:read", tenants=["other"])
+    for path in ("/receipts", "/receipts/export"):
+        told = problem(stranger.get(path, bucket="media"), 422, "invalid")
+        nowhere = problem(stranger.get(path, bucket="nowhere"), 422, "invalid")
+        assert told["detail"].replace("media", "nowhere") == nowhere["detail"], path
+
+
+def test_a_command_of_others_is_no_more_there_than_one_that_nobody_has(world: Acting) -> None:
+    command = deleted(world)
+    Tenant.objects.create(code="other", name="Other")
+    stranger = program("commands:read", tenants=["other"])
+    nowhere = problem(stranger.get("/commands", key="nowhere"), 404, "not-found")["detail"]
+    for key in (command.key, command.event_id):
+        assert problem(stranger.get("/commands", key=key), 404, "not-found")["detail"] == nowhere.replace(
+            "nowhere", key
+        )
+
+
 def test_no_answer_of_a_dead_command_says_more_than_its_own_tenant_sees(world: Acting) -> None:
     command = dead(world)
     told = given(program("commands:read", tenants=["acme"]).get("/commands", key=command.key))
