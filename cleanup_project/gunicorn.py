@@ -7,14 +7,15 @@ WEB_CONCURRENCY is the number of processes, GUNICORN_CMD_ARGS holds further opti
 import os
 from typing import Any, Final
 
-from cleanup_project.base import logs
+from cleanup_project.base import logs, streams
 
 wsgi_app: Final = "cleanup_project.wsgi"
 
 # Threads, because a process of the default class handles one request at a time and is killed when that takes longer than
-# `timeout`: a long download would be cut. As many as a process has connections (DATABASE_POOL_SIZE).
+# `timeout`: a long download would be cut. Downloads take half of them at most. As many as a process has connections
+# (DATABASE_POOL_SIZE).
 worker_class: Final = "gthread"
-threads: Final = 8
+threads: Final = 2 * streams.AT_ONCE
 workers: Final = int(os.environ.get("WEB_CONCURRENCY", "2"))
 
 timeout: Final = 60  # of a process that no longer answers its master, not of a request

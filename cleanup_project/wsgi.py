@@ -7,4 +7,6 @@ os.environ["WEB_PROCESS"] = "1"
 
 from django.core.wsgi import get_wsgi_application
 
-application = get_wsgi_application()
+from cleanup_project.base import streams
+
+application = streams.bounded(get_wsgi_application())

@@ -6,7 +6,7 @@ append-only, so from then on the receipts up to that number are the same for eve
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -177,7 +177,7 @@ class Source:
         exact: bool,
         limit: int | None = None,
         until: float | None = None,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes]:
         """The file, piece by piece, counted in `tally`; past `until` (time.monotonic()) it ends after a whole row.
 
         PostgreSQL sends one message for the header and one for each row.

@@ -8,7 +8,7 @@ Rows are read in chunks, each in a statement of its own: memory stays flat and n
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from hashlib import sha256
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, St
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
-from cleanup_project.base import audit, tenancy
+from cleanup_project.base import audit, streams, tenancy
 from cleanup_project.base.csvcells import guarded, unguarded
 from cleanup_project.base.models import AuditEvent, User
 from ledger.exceptions import LedgerError
@@ -52,7 +52,9 @@ def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
     assert isinstance(request.user, User)
     run = get_object_or_404(tenancy.scoped(CleanupRun.objects.all(), request.user, "tenant__code"), pk=run_id)
     try:
-        content = export(run, form, by=request.user)
+        content = send(run, form, by=request.user)
+    except streams.Busy as busy:
+        return streams.refused(busy)
     except LedgerError as refusal:
         return HttpResponse(str(refusal), status=409, content_type="text/plain; charset=utf-8")
     return StreamingHttpResponse(
@@ -67,7 +69,12 @@ def manifest(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
     )
 
 
-def export(run: CleanupRun, form: str, *, by: User | None, raw: bool = False) -> Iterator[bytes]:
+def send(run: CleanupRun, form: str, *, by: User) -> Generator[bytes]:
+    """The same as the answer to a request. Raises streams.Busy as well, before anything is on record."""
+    return streams.send(lambda: export(run, form, by=by))
+
+
+def export(run: CleanupRun, form: str, *, by: User | None, raw: bool = False) -> Generator[bytes]:
     """The bytes of a sealed manifest, chunk by chunk; the audit record is written before this returns.
 
     Raises LedgerError where the manifest is not sealed: what is not whole could be taken for the whole.
@@ -85,7 +92,7 @@ def export(run: CleanupRun, form: str, *, by: User | None, raw: bool = False) ->
     return digested(run, form, raw, content, by)
 
 
-def digested(run: CleanupRun, form: str, raw: bool, content: Iterator[bytes], by: User | None) -> Iterator[bytes]:
+def digested(run: CleanupRun, form: str, raw: bool, content: Iterator[bytes], by: User | None) -> Generator[bytes]:
     """The content as it is; once it has been handed over whole, its SHA-256 is on record: the same one each time."""
     whole, size = sha256(), 0
     for piece in content:

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, canonical, tenancy
+from cleanup_project.base import audit, canonical, streams, tenancy
 from cleanup_project.base.models import User
 from ledger import copying
 from ledger.exceptions import LedgerError, NotPermitted
@@ -87,6 +87,17 @@ def manifest(export: ReceiptExport) -> bytes:
         },
     }
     return f"{json.dumps(told, indent=2)}\n".encode()
+
+
+def send(part: ReceiptExportPart, *, by: User) -> Generator[bytes]:
+    """The file of a part as the answer to a request. Raises LedgerError as `download` does, and streams.Busy before."""
+    return streams.send(lambda: pieces(download(part, by=by)))
+
+
+def pieces(file: IO[bytes]) -> Generator[bytes]:
+    with file:
+        while piece := file.read(copying.PIECE):
+            yield piece
 
 
 def download(part: ReceiptExportPart, *, by: User) -> IO[bytes]:

@@ -7,6 +7,7 @@ in. Nobody works twice at an export at the same time, since its worker's connect
 
 import time
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -19,7 +20,7 @@ from django.db import OperationalError, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from cleanup_project.base import audit, queue, tenancy
+from cleanup_project.base import audit, queue, streams, tenancy
 from cleanup_project.base.models import User
 from cleanup_project.base.paginator import CappedPaginator
 from ledger import copying, exportfiles
@@ -66,21 +67,18 @@ def request_files(order: Order, *, by: User) -> ReceiptExport:
 
 
 def send(order: Order, *, by: User) -> tuple[ReceiptExport, Generator[bytes, None, None] | None]:
-    """The export and its bytes; no bytes where the token has made it before. Raises LedgerError."""
+    """The export and its bytes; no bytes where the token has made it before. Raises LedgerError, and streams.Busy."""
     permitted_to_order(order, by)
-    source = copying.take_slot()
-    try:
+    with ExitStack() as held:
+        held.enter_context(streams.place())
+        source = held.enter_context(copying.take_slot())
         export, new = begin(order, Way.SENT, by)
         if not new:
-            source.connection.close()
             return export, None
         source.claim(export.pk)
-    except BaseException:
-        source.connection.close()
-        raise
-    content = sending(export, source)
-    next(content)  # from here on, closing it records how it ended
-    return export, content
+        content = sending(export, source, held.pop_all())
+        next(content)  # from here on, closing it records how it ended
+        return export, content
 
 
 def begin(order: Order, way: str, by: User | None) -> tuple[ReceiptExport, bool]:
@@ -124,19 +122,22 @@ def is_exact(export: ReceiptExport) -> bool:
     return export.form == ReceiptExport.Form.MACHINES
 
 
-def sending(export: ReceiptExport, source: Source) -> Generator[bytes, None, None]:
+def sending(export: ReceiptExport, source: Source, held: ExitStack) -> Generator[bytes, None, None]:
     """Begins with nothing, so that it can be begun before the first byte is asked for.
 
     How it ended is recorded before its claim is given back: else a sweep could take it for abandoned in between.
     """
     tally = Tally()
-    with source:
+    with held:
         try:
             yield b""
-            yield from source.pieces(rows_of(export), tally, exact=is_exact(export))
+            yield from streams.timely(source.pieces(rows_of(export), tally, exact=is_exact(export)))
             with transaction.atomic():
                 add_part(export, 1, tally)
                 finish(export)
+        except streams.TooSlow as slow:
+            end_early(export, State.ABORTED, f"After {tally.rows:,} receipts: {slow} Narrow it, or have files made.")
+            raise
         except Exception as error:
             end_early(export, State.FAILED, f"After {tally.rows:,} receipts: {error}")
             raise

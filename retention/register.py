@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -60,7 +60,7 @@ def register(as_of: datetime, *, by: User) -> list[Entry]:
     return [Entry(hold, approved.get(hold.pk), waiting.get(hold.pk)) for hold in placed]
 
 
-def export(as_of: datetime, *, by: User) -> Iterator[bytes]:
+def export(as_of: datetime, *, by: User) -> Generator[bytes]:
     """The register as CSV, line by line; the audit record is written before this returns."""
     if not may_view(by):
         raise NotPermitted(f"{by} may not read legal holds.")
@@ -72,7 +72,7 @@ def export(as_of: datetime, *, by: User) -> Iterator[bytes]:
     return lines(entries, as_of)
 
 
-def lines(entries: list[Entry], as_of: datetime) -> Iterator[bytes]:
+def lines(entries: list[Entry], as_of: datetime) -> Generator[bytes]:
     names = dict(Bucket.objects.values_list("pk", "name"))
     yield line(COLUMNS)
     for entry in entries:

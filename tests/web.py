@@ -1,5 +1,6 @@
 """What tests of pages share. Import `quick_pages` into a module to have it there."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from django.db.models import Model
 from django.urls import reverse
 
-from cleanup_project.base import waiting
+from cleanup_project.base import streams, waiting
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +18,14 @@ def quick_pages(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     settings.MFA_REQUIRED = False
     settings.STATIC_ROOT = tmp_path  # WhiteNoise warns of a folder that collectstatic has not made yet
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes half a second
+
+
+def places_taken() -> ExitStack:
+    """Every place of this process for an answer that is sent while it is made."""
+    held = ExitStack()
+    for _ in range(streams.AT_ONCE):
+        held.enter_context(streams.place())
+    return held
 
 
 def url(model: type[Model], page: str, *args: object) -> str:

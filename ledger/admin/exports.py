@@ -9,7 +9,6 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import (
-    FileResponse,
     Http404,
     HttpRequest,
     HttpResponse,
@@ -23,7 +22,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from cleanup_project.base import clock, display, tenancy
+from cleanup_project.base import clock, display, streams, tenancy
 from cleanup_project.base.modeladmin import ReadOnlyAdmin
 from cleanup_project.base.models import User
 from cleanup_project.base.paginator import CappedPaginator
@@ -66,6 +65,7 @@ def export_view(request: HttpRequest) -> HttpResponseBase:
     by = person(request)
     if not by.has_perm(exports.RIGHT):
         raise PermissionDenied
+    status, headers = 200, dict[str, str]()
     if request.method == "POST":
         form = ExportForm(request.POST, user=by)
         if "_count" not in request.POST and form.is_valid():
@@ -73,12 +73,16 @@ def export_view(request: HttpRequest) -> HttpResponseBase:
                 return handed_over(form, by)
             except LedgerError as refusal:
                 form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+            except streams.Busy as busy:
+                form.add_error(None, str(busy))
+                status, headers = 429, streams.retry_after()
         # Whether or not its token has made an export, what is filled in now may be another one.
         form.data = {**request.POST.dict(), "token": str(uuid4())}
     else:
         given = {name: value for name, value in request.GET.items() if name in SelectionForm.base_fields}
         form = ExportForm({**defaults(), **given}, user=by)
-    return TemplateResponse(request, "admin/ledger/receipt/export.html", page(request, form, by))
+    shown = page(request, form, by)
+    return TemplateResponse(request, "admin/ledger/receipt/export.html", shown, status=status, headers=headers)
 
 
 def defaults() -> dict[str, str]:
@@ -201,11 +205,14 @@ class ReceiptExportAdmin(ReadOnlyAdmin[ReceiptExport]):
         if part is None:
             raise Http404(f"{export} has no part {number}.")
         try:
-            file = exportfiles.download(part, by=person(request))
+            content = exportfiles.send(part, by=person(request))
+        except streams.Busy as busy:
+            return streams.refused(busy)
         except LedgerError as refusal:
             messages.error(request, str(refusal))
             return HttpResponseRedirect(display.change_url(export))
-        return FileResponse(file, as_attachment=True, filename=part.file_name, content_type=CSV)
+        headers = {"Content-Disposition": f'attachment; filename="{part.file_name}"', "Content-Length": str(part.bytes)}
+        return StreamingHttpResponse(content, content_type=CSV, headers=headers)
 
     def manifest_view(self, request: HttpRequest, export_id: int) -> HttpResponse:
         export = self.found(request, export_id)

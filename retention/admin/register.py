@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from cleanup_project.base import clock, display
+from cleanup_project.base import clock, display, streams
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.verbpages import person
 from retention import register
@@ -45,8 +45,11 @@ def register_view(request: HttpRequest) -> HttpResponseBase:
     if as_of is not None:
         try:
             if request.GET.get("format") == "csv":
-                return csv_response(as_of, register.export(as_of, by=by))
+                at = as_of
+                return csv_response(at, streams.send(lambda: register.export(at, by=by)))
             entries = register.register(as_of, by=by)
+        except streams.Busy as busy:
+            return streams.refused(busy)
         except RetentionError as refusal:
             form.add_error("as_of", str(refusal))
     context = {

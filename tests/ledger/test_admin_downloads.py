@@ -23,7 +23,7 @@ from ledger.downloads import COLUMNS
 from ledger.models import CleanupRun, ManifestItem
 from retention.models import Bucket, PolicyRevision, Tenant
 from tests import world
-from tests.web import quick_pages  # noqa: F401
+from tests.web import places_taken, quick_pages  # noqa: F401
 
 KEYS = ["plain", "=1+1", " -2", "@x", "+1", "\t=1", "＝1", "a,b\"c'", "line\r\nbreak", "日本語", "'=1"]
 
@@ -217,6 +217,13 @@ def test_the_command_writes_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] != []
     assert not list(tmp_path.glob("*.part"))
     assert AuditEvent.objects.filter(action="manifest.downloaded", actor=None).count() == 4
+
+
+def test_a_manifest_waits_for_a_place(run: CleanupRun, auditor: User, client: Client) -> None:
+    with places_taken():
+        assert client.get(address(run, "csv")).status_code == 429
+    assert not AuditEvent.objects.filter(action="manifest.downloaded").exists()
+    assert client.get(address(run, "csv")).status_code == 200
 
 
 def test_raw_csv_holds_the_keys_as_they_are(run: CleanupRun, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ledger.models import Receipt, ReceiptExport, ReceiptLocator
 from retention.models import Tenant
 from tests.ledger.acting import Acting
 from tests.ledger.exporting import auditor, destroyed, order, rows, whole
-from tests.web import quick_pages, url  # noqa: F401
+from tests.web import places_taken, quick_pages, url  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -224,6 +224,21 @@ def test_what_is_refused_is_said_in_the_form_and_nothing_is_lost(
     assert not ReceiptExport.objects.exists()
 
 
+def test_what_finds_no_place_is_said_and_nothing_is_lost(world: Acting, reader: User, client: Client) -> None:
+    client.post(reverse(EXPORT), asked(way="files"))
+    export = ReceiptExport.objects.get()
+    exports.work_slice(export.pk, budget_seconds=60)
+    with places_taken():
+        refused = client.post(reverse(EXPORT), asked(bucket="media"))
+        fetched = client.get(url(ReceiptExport, "part", export.pk, 1))
+    for response in (refused, fetched):
+        assert (response.status_code, response["Retry-After"]) == (429, "30")
+        assert "4 downloads are being sent already" in response.content.decode()
+    assert 'name="bucket" value="media"' in refused.content.decode()
+    assert ReceiptExport.objects.count() == 1
+    assert not AuditEvent.objects.filter(action="export.downloaded").exists()
+
+
 def test_files_are_made_shown_and_fetched(world: Acting, reader: User, client: Client) -> None:
     response = client.post(reverse(EXPORT), asked(way="files", form="machines"))
     export = ReceiptExport.objects.get()
@@ -237,6 +252,7 @@ def test_files_are_made_shown_and_fetched(world: Acting, reader: User, client: C
     address = url(ReceiptExport, "part", export.pk, part.number)
     assert f'href="{address}"' in shown
     fetched = client.get(address)
+    assert fetched.headers["Content-Length"] == str(part.bytes)
     assert len(rows(whole(fetched.streaming_content))) == 3  # type: ignore[arg-type, attr-defined]
     assert AuditEvent.objects.filter(action="export.downloaded", actor=reader).count() == 1
     manifest = client.get(url(ReceiptExport, "manifest", export.pk))

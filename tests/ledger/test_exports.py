@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from django.db import connection
 
+from cleanup_project.base import streams
 from cleanup_project.base.csvcells import guarded
 from cleanup_project.base.models import AuditEvent
 from ledger import copying, exports, receipts
@@ -91,6 +92,23 @@ def test_a_receiver_that_goes_away_ends_the_copy_and_that_is_on_record() -> None
     assert export.state == "aborted"
     assert "The receiver went away after" in export.trouble
     assert AuditEvent.objects.filter(action="export.aborted", subject_id=str(export.pk)).exists()
+
+
+def test_whoever_has_not_taken_everything_in_time_ends_the_copy_and_that_is_on_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    destroyed()
+    multiplied(3000)
+    monkeypatch.setattr(streams, "LONGEST", 0.0)
+    export, content = exports.send(order(), by=auditor())
+    with pytest.raises(streams.TooSlow):
+        whole(content)
+    assert copies_running() == 0
+    export.refresh_from_db()
+    assert (export.state, export.digest, export.parts.count()) == ("aborted", "", 0)
+    assert "had not taken everything within 0 minutes. Narrow it, or have files made." in export.trouble
+    monkeypatch.undo()
+    whole(exports.send(order(), by=auditor("second"))[1])
 
 
 def test_an_export_that_breaks_is_on_record_with_what_broke_it(monkeypatch: pytest.MonkeyPatch) -> None:

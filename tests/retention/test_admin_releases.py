@@ -20,7 +20,7 @@ from retention.exceptions import NotPermitted, RetentionError
 from retention.models import Bucket, HoldRelease, LegalHold, Tenant
 from tests import world
 from tests.retention.test_admin_verbs import hold_fields
-from tests.web import quick_pages, url  # noqa: F401
+from tests.web import places_taken, quick_pages, url  # noqa: F401
 
 
 @pytest.fixture
@@ -198,6 +198,8 @@ def test_the_register_is_downloaded_exactly_and_on_record(
     odd = world.hold(tenant, bucket, "x", by=compliance)
     client.force_login(person("auditor", roles.AUDITOR))
     at = instant(clock.now())
+    with places_taken():
+        assert client.get(url(LegalHold, "register"), {"as_of": at, "format": "csv"}).status_code == 429
     response = client.get(url(LegalHold, "register"), {"as_of": at, "format": "csv"})
     rows = list(csv.DictReader(io.StringIO(b"".join(response.streaming_content).decode(), newline="")))  # type: ignore[attr-defined]
     assert [row["hold"] for row in rows] == [str(made.pk), str(odd.pk)]

@@ -11,7 +11,7 @@ from django.http.request import UnreadablePostError
 from ninja.errors import HttpError
 from ninja.errors import ValidationError as Invalid
 
-from cleanup_project.base import requestids
+from cleanup_project.base import requestids, streams
 from cleanup_project.base.apitokens import Unauthenticated
 from cleanup_project.base.jobs import JobRefused
 from ledger import exceptions as ledger
@@ -159,6 +159,10 @@ def gave_way(error: OperationalError) -> Problem:
     )
 
 
+def no_place(error: streams.Busy) -> Problem:
+    return Problem("too-many-requests", str(error), headers=streams.retry_after())
+
+
 def no_token(error: Unauthenticated) -> Problem:
     return Problem("unauthenticated", str(error), headers={"WWW-Authenticate": 'Bearer realm="cleanup"'})
 
@@ -179,6 +183,7 @@ TABLE: Final[dict[type[Exception], Callable[[Any], Problem]]] = {
     JobRefused: refusal,
     ValidationError: by_field,
     OperationalError: gave_way,
+    streams.Busy: no_place,
 }
 
 

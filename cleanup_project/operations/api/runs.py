@@ -223,7 +223,7 @@ def get_manifest(request: HttpRequest, run_id: Name, asked: Query[ManifestAsked]
     """Every item that was frozen, streamed; 409 until it is sealed. That it was fetched goes into the audit record."""
     run = wanted(request, run_id)
     return StreamingHttpResponse(
-        downloads.export(run, asked.format, by=person(request)),
+        downloads.send(run, asked.format, by=person(request)),
         content_type=downloads.TYPES[asked.format],
         headers={"X-Manifest-Root": run.manifest_root, "X-Manifest-Items": str(run.item_count)},
     )

@@ -16,6 +16,7 @@ from retention import enforcement
 from retention.models import Enforcement, PolicyRevision, RetentionPolicy, Tenant
 from tests.ledger.acting import Acting, build
 from tests.operations.api.calling import given, problem, program
+from tests.web import places_taken
 from tests.world import published, sealed_run
 
 pytestmark = pytest.mark.django_db
@@ -209,6 +210,19 @@ def test_a_manifest_is_streamed_exactly_and_its_download_is_on_record(world: Act
     sheet = caller.get(f"/runs/{run.key}/manifest", format="csv")
     assert sheet["Content-Type"].startswith("text/csv")
     assert len(b"".join(sheet.streaming_content).splitlines()) > 3
+
+
+def test_downloads_beyond_the_places_of_a_process_are_told_to_wait_and_nothing_is_begun(world: Acting) -> None:
+    world.put("clips/a")
+    run = sealed_run(world.revision)
+    caller = program("manifests:read", "receipts:read")
+    with places_taken():
+        for path in (f"/runs/{run.key}/manifest", "/receipts/export"):
+            answer = caller.get(path)
+            problem(answer, 429, "too-many-requests")
+            assert answer["Retry-After"] == "30"
+    assert not AuditEvent.objects.filter(action__in=["manifest.downloaded", "export.begun"]).exists()
+    assert b"".join(caller.get(f"/runs/{run.key}/manifest").streaming_content)
 
 
 def test_a_manifest_that_is_not_sealed_is_not_handed_out(world: Acting) -> None:
