@@ -41,7 +41,7 @@ def reset(*, person: User, by: User, reason: str) -> User:
     if person == by:
         raise SignInRefused("Another administrator must do this for you; you may replace your own factor yourself.")
     with transaction.atomic():
-        held = Authenticator.objects.select_for_update().filter(user=person)
+        held = Authenticator.objects.select_for_update(no_key=True).filter(user=person)
         kinds = sorted(each.type for each in held)
         if not kinds:
             raise SignInRefused(f"{person} has no second factor.")

@@ -186,7 +186,7 @@ def unlink(*, person: User, by: User, reason: str) -> User:
     """
     administrators.permit(by, person)
     with transaction.atomic():
-        held = SocialAccount.objects.select_for_update().filter(user=person)
+        held = SocialAccount.objects.select_for_update(no_key=True).filter(user=person)
         subjects = [each.uid for each in held]
         if not subjects:
             raise SignInRefused(f"{person} is not linked to an identity provider.")

@@ -40,7 +40,7 @@ def announce() -> int:
 
 def announce_one(pk: int) -> bool:
     with transaction.atomic():
-        alarm = Alarm.objects.unannounced().select_for_update(skip_locked=True).filter(pk=pk).first()
+        alarm = Alarm.objects.unannounced().select_for_update(skip_locked=True, no_key=True).filter(pk=pk).first()
         if alarm is None:
             return False
         over = alarm.cleared_at is not None

@@ -9,6 +9,6 @@ WITH owed AS (
             OR cleared_at > now() - %(kept)s * interval '1 s' AND end_told_at IS NULL
         )
     ORDER BY id LIMIT %(most)s
-    FOR UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE base_alarm a SET tried_at = now(), tries = a.tries + 1 FROM owed WHERE a.id = owed.id RETURNING a.id
