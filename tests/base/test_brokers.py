@@ -89,6 +89,14 @@ def outside(request: pytest.FixtureRequest, settings: LazySettings, monkeypatch:
         yield request.param
 
 
+@pytest.fixture
+def asked_for(outside: str) -> str:
+    """The same, where a cluster has asked for messages of each queue."""
+    for key in ("cleanup", "work"):
+        assert not queue.broker_of(key).dequeue()
+    return outside
+
+
 def waiting(key: str) -> list[tuple[str, tuple[int, ...]]]:
     """Take what waits in a queue: the task and arguments of each message."""
     made, found = queue.broker_of(key), []
@@ -101,7 +109,7 @@ def waiting(key: str) -> list[tuple[str, tuple[int, ...]]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_message_is_told_after_the_commit_on_the_queue_of_its_task(outside: str) -> None:
+def test_a_message_is_told_after_the_commit_on_the_queue_of_its_task(asked_for: str) -> None:
     with transaction.atomic():
         queue.wake(WORK, 7)
         queue.wake(CONTROL)
@@ -114,7 +122,7 @@ def test_a_message_is_told_after_the_commit_on_the_queue_of_its_task(outside: st
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_rollback_takes_the_message_back(outside: str) -> None:
+def test_a_rollback_takes_the_message_back(asked_for: str) -> None:
     with transaction.atomic():
         queue.wake(WORK, 7)
         transaction.set_rollback(True)
@@ -148,7 +156,20 @@ def test_a_broker_that_is_away_fails_nobodys_work_and_is_left_alone_for_a_while(
 
 
 @pytest.mark.parametrize("outside", ["sqs"], indirect=True)
-def test_what_is_not_acknowledged_at_sqs_comes_again(outside: str, settings: LazySettings) -> None:
+def test_a_queue_at_sqs_is_made_by_whoever_takes_messages_and_by_nobody_who_rings(
+    outside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not queue.offer(WORK, 7, key="work")
+    monkeypatch.setattr(queue, "_left_alone_until", 0.0)
+    assert not queue.offer(WORK, 7, key="work"), "the first one has made it"
+    assert queue.broker_of("work").dequeue() == []
+    monkeypatch.setattr(queue, "_left_alone_until", 0.0)
+    assert queue.offer(WORK, 7, key="work")
+    assert waiting("work") == [(WORK, (7,))]
+
+
+@pytest.mark.parametrize("outside", ["sqs"], indirect=True)
+def test_what_is_not_acknowledged_at_sqs_comes_again(asked_for: str, settings: LazySettings) -> None:
     settings.Q_CLUSTER["retry"] = 0  # seconds for which a message is invisible that was taken
     made = queue.broker_of("work")
     assert queue.offer(WORK, 7, key="work")
@@ -160,7 +181,7 @@ def test_what_is_not_acknowledged_at_sqs_comes_again(outside: str, settings: Laz
 
 
 @pytest.mark.parametrize("outside", ["sqs"], indirect=True)
-def test_a_process_that_was_forked_opens_a_client_of_its_own(outside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_was_forked_opens_a_client_of_its_own(asked_for: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = queue.broker_of("work")
     before, url = made.queue()
     assert made.queue() == (before, url)

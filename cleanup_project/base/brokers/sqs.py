@@ -26,22 +26,15 @@ class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
         super().__init__(list_key)
         self.opened: tuple[int, SQSClient, str] | None = None
 
-    def queue(self) -> "tuple[SQSClient, str]":
-        """A client of this process, and the address of the queue, which is made where there is none."""
+    def queue(self, *, make: bool = False) -> "tuple[SQSClient, str]":
+        """A client of this process, and the address of the queue. Raises QueueDoesNotExist, where it is not to be made."""
         if self.opened is None or self.opened[0] != os.getpid():
-            told = settings.Q_CLUSTER["sqs"]
-            client = boto3.Session().client(
-                "sqs",
-                region_name=told["region"],
-                endpoint_url=told["endpoint_url"],
-                config=Config(
-                    connect_timeout=CONNECT_SECONDS,
-                    read_timeout=told["read_seconds"],
-                    retries={"total_max_attempts": AGAIN, "mode": "standard"},
-                ),
-            )
-            self.opened = os.getpid(), client, address(client, self.name())
-        return self.opened[1:]
+            self.opened = os.getpid(), opened(), ""
+        pid, client, url = self.opened
+        if not url:
+            url = address(client, self.name(), make=make)
+            self.opened = pid, client, url
+        return client, url
 
     def name(self) -> str:
         """prefix-control or prefix-work."""
@@ -53,7 +46,11 @@ class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
         return client.send_message(QueueUrl=url, MessageBody=task)["MessageId"]
 
     def dequeue(self) -> list[tuple[str, str]]:
-        client, url = self.queue()
+        """Called by a cluster alone, which makes the queue where there is none.
+
+        Whoever only rings makes none: with a slip in BROKER, messages would be taken and nobody would ever ask for them.
+        """
+        client, url = self.queue(make=True)
         answer = client.receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=settings.Q_CLUSTER["bulk"],
@@ -75,8 +72,24 @@ class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
         return True
 
 
-def address(client: "SQSClient", name: str) -> str:
+def opened() -> "SQSClient":
+    told = settings.Q_CLUSTER["sqs"]
+    return boto3.Session().client(
+        "sqs",
+        region_name=told["region"],
+        endpoint_url=told["endpoint_url"],
+        config=Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=told["read_seconds"],
+            retries={"total_max_attempts": AGAIN, "mode": "standard"},
+        ),
+    )
+
+
+def address(client: "SQSClient", name: str, *, make: bool) -> str:
     try:
         return client.get_queue_url(QueueName=name)["QueueUrl"]
     except client.exceptions.QueueDoesNotExist:
+        if not make:
+            raise
         return client.create_queue(QueueName=name)["QueueUrl"]
