@@ -1,4 +1,4 @@
-"""Rows are locked so that others may still refer to them: a foreign key to a row waits for FOR UPDATE, and for nothing less."""
+"""Rows are locked so that others may still refer to them: a foreign key waits for FOR UPDATE, and for nothing less."""
 
 import re
 from pathlib import Path
