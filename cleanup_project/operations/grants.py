@@ -5,7 +5,7 @@ refuses to everybody (`sqlfiles.append_only`) is granted to nobody, so the serve
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from django.db import connection, transaction
 from psycopg import sql
@@ -33,11 +33,13 @@ PEOPLES: Final = frozenset(
         "retention_enforcementrequest", "retention_holdrelease",
     }
 )  # fmt: skip
-# What only the work writes: a web process that somebody has taken over issues no receipt and schedules no function.
+# What only the work writes: a web process that somebody has taken over makes no manifest, issues no receipt and schedules no
+# function.
 WORKS: Final = frozenset(
     {
-        "base_heartbeat", "base_rollup", "base_rollupmark", "django_q_schedule", "django_q_task", "ledger_attempt",
-        "ledger_receipt", "ledger_receiptlocator", "ledger_request",
+        "base_heartbeat", "base_rollup", "base_rollupmark", "base_rolluptotal", "django_q_schedule", "django_q_task",
+        "ledger_attempt", "ledger_manifestitem", "ledger_manifestpart", "ledger_receipt", "ledger_receiptlocator",
+        "ledger_request", "ledger_scheduleslot", "ledger_skippeditem",
     }
 )  # fmt: skip
 # Messages: the web process rings, and only workers take them.
@@ -81,19 +83,28 @@ TABLES: Final = """
     WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace AND pg_has_role(c.relowner, 'USAGE')
     ORDER BY c.relname
 """
-# Whether what a role is granted limits nothing, and whether its statements have a limit of time.
-ROLE: Final = """
-    SELECT
-        r.rolsuper OR EXISTS (
+# Why what a role is granted limits nothing, or NULL. A member of the owner may become it by SET ROLE, whether it inherits its
+# rights or not, so USAGE would be the wrong question. Before PostgreSQL 16, who makes roles may give itself any of them.
+BOUNDLESS: Final = """
+    SELECT CASE
+        WHEN r.rolsuper THEN 'is a superuser'
+        WHEN EXISTS (
             SELECT FROM pg_class c
-            WHERE c.relnamespace = current_schema()::regnamespace AND pg_has_role(r.oid, c.relowner, 'USAGE')
-        ),
-        EXISTS (
-            SELECT FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) AS setting
-            WHERE s.setrole = r.oid AND setting LIKE 'statement_timeout=%%' AND setting <> 'statement_timeout=0'
-            AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-        )
+            WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
+            AND pg_has_role(r.oid, c.relowner, 'MEMBER')
+        ) THEN 'owns tables of the product, or may become who does'
+        WHEN r.rolcreaterole THEN 'may make roles, and give itself others (CREATEROLE)'
+        WHEN pg_has_role(r.oid, 'pg_write_all_data', 'MEMBER') THEN 'may write everything (pg_write_all_data)'
+    END
     FROM pg_roles r WHERE r.rolname = %s
+"""
+# Whether the statements of a role have a limit of time. Zero is none, with any unit.
+LIMITED: Final = """
+    SELECT EXISTS (
+        SELECT FROM pg_roles r JOIN pg_db_role_setting s ON s.setrole = r.oid CROSS JOIN unnest(s.setconfig) AS setting
+        WHERE r.rolname = %s AND setting ~ '^statement_timeout=.*[1-9]'
+        AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+    )
 """
 
 
@@ -123,25 +134,31 @@ def grant(*, web: str, worker: str, compaction: str) -> int:
 
 
 def refuse_unfit(part: str, name: str, *, limited: bool) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(ROLE, [name])
-        found = cursor.fetchone()
     option = f"--{part}-role"
-    if found is None:
+    if not asked("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
         raise GrantsRefused(
             f"There is no role {name}: make it (docs/deploy/roles.sql), or name another one by {option}."
         )
-    owns, has_limit = found
-    if owns:
-        raise GrantsRefused(
-            f"{name} is a superuser, or has the rights of the tables' owner: whatever it is granted limits nothing. Name "
-            f"another role by {option}."
-        )
-    if limited and not has_limit:
+    if why := boundless(name):
+        raise GrantsRefused(f"{name} {why}: whatever it is granted limits nothing. Name another role by {option}.")
+    if limited and not asked(LIMITED, name):
         raise GrantsRefused(
             f"{name} has no limit of time for a page. An administrator of the server runs: ALTER ROLE {name} SET "
             "statement_timeout = '30s'"
         )
+
+
+def boundless(name: str) -> str | None:
+    """What a role is or may do that makes what it is granted no limit ("is a superuser"); None where all is well."""
+    why: str | None = asked(BOUNDLESS, name)
+    return why
+
+
+def asked(question: str, name: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(question, [name])
+        (answer,) = cursor.fetchone()
+    return answer
 
 
 def statements(names: dict[str, str], tables: dict[str, bool]) -> Iterator[sql.Composed]:

@@ -201,6 +201,13 @@ def test_a_superuser_passes_every_guard() -> None:
         ("", Verdict.OK),
         ("GRANT TRUNCATE ON ledger_receipt TO doctors_patient", Verdict.WARNING),
         ("ALTER TABLE ledger_receipt OWNER TO doctors_patient", Verdict.WARNING),
+        ("ALTER ROLE doctors_patient CREATEROLE", Verdict.WARNING),
+        ("GRANT pg_write_all_data TO doctors_patient", Verdict.WARNING),
+        (
+            "CREATE ROLE an_owner; ALTER TABLE ledger_receipt OWNER TO an_owner; GRANT an_owner TO doctors_patient;"
+            "ALTER ROLE doctors_patient NOINHERIT",
+            Verdict.WARNING,
+        ),
     ],
 )
 def test_a_role_that_could_get_past_the_guards(granted: str, verdict: Verdict) -> None:
@@ -228,6 +235,8 @@ def test_a_guard_that_was_switched_off_is_named() -> None:
 def test_waits_that_never_end() -> None:
     assert verdicts(database.waits) == [Verdict.WARNING]  # no role has a limit for statements
     sql("CREATE ROLE doctors_patient")
+    sql("ALTER ROLE doctors_patient SET statement_timeout = '0s'")
+    assert verdicts(database.waits) == [Verdict.WARNING]
     sql("ALTER ROLE doctors_patient SET statement_timeout = '30s'")
     (said,) = found(database.waits)
     assert (said.verdict, "doctors_patient" in said.seen) == (Verdict.OK, True)
@@ -312,10 +321,10 @@ def test_a_message_that_nobody_takes() -> None:
 
 
 @pytest.mark.redis
-def test_a_broker_of_its_own_is_rung_once(settings: Any) -> None:
+def test_each_queue_of_a_broker_of_its_own_is_rung_once(settings: Any) -> None:
     with brokers.redis_server() as url, brokers.used(settings, url):
         assert verdicts(work.broker) == [Verdict.OK]
-        assert queue.broker_of(queue.key_of(queue.CONTROL)).queue_size() == 1
+        assert [queue.broker_of(key).queue_size() for key in ("cleanup", "work")] == [1, 1]
     with brokers.used(settings, url):  # which is away now
         assert verdicts(work.broker) == [Verdict.FAULT]
 
@@ -362,12 +371,13 @@ def test_slots_that_nobody_answered(tenant: Tenant, bucket: Bucket, manager: Use
 def test_what_was_sealed_with_a_key_that_is_gone(settings: Any, compliance: User) -> None:
     endpoint(compliance)
     Authenticator.objects.create(user=compliance, type="totp", data={"secret": vault.seal(b"x").decode()})
-    assert verdicts(work.secrets) == [Verdict.OK] * 3
+    kinds = (work.webhook_secrets, work.salts, work.second_factors)
+    assert [verdicts(kind) for kind in kinds] == [[Verdict.OK]] * 3
     settings.SECRET_KEY = "another"
-    said = {each.verdict: each.seen for each in found(work.secrets)}
-    assert said[Verdict.OK].startswith("All 0 salts")
-    assert [each.verdict for each in found(work.secrets)].count(Verdict.FAULT) == 2
-    assert said[Verdict.FAULT].startswith("1 of 1 second factors cannot be opened")
+    said = [found(kind)[0] for kind in kinds]
+    assert [each.verdict for each in said] == [Verdict.FAULT, Verdict.OK, Verdict.FAULT]
+    assert said[1].seen.startswith("All 0 salts")
+    assert said[2].seen.startswith("1 of 1 second factors cannot be opened")
 
 
 def test_files_that_another_machine_made_must_be_here(settings: Any, tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from psycopg.errors import InsufficientPrivilege
 
 from cleanup_project.base import heartbeats, jobs, queue, roles
 from cleanup_project.base.models import AuditEvent, Heartbeat, User
-from cleanup_project.operations import grants
+from cleanup_project.operations import doctor, grants
+from cleanup_project.operations.doctor.findings import Verdict
 from ledger import bulk, certificate, compact, exportfiles, exports, inflight, schedule, stops, sweep
 from ledger.models import CleanupCommand, CommandSummary, DeadLetter, Receipt
 from retention import catalogue, control, policies, preview
@@ -245,6 +246,15 @@ def test_people_come_decide_and_go_on_the_role_of_the_web(as_role: As) -> None:
         assert AuditEvent.objects.filter(actor=person, action__startswith="session.").count() == 2
 
 
+def test_the_doctor_looks_at_all_that_its_role_may_see(as_role: As) -> None:
+    for part, sees in ((grants.WEB, True), (grants.WORKER, False)):
+        with as_role(part):
+            said = list(doctor.examine(offline=True))
+        assert [each.seen for each in said if "broke off" in each.seen] == []
+        assert {each.verdict for each in said if each.subject == "database role"} == {Verdict.OK}
+        assert any("second factors" in each.seen for each in said) == sees
+
+
 def test_the_web_process_reads_every_table() -> None:
     """So no page can fail for want of a right to read; what it writes is tried above."""
     assert all("SELECT" in grants.may(grants.WEB, table) for table in tables_there())
@@ -253,6 +263,11 @@ def test_the_web_process_reads_every_table() -> None:
 FORBIDDEN: Final = {
     grants.WEB: (
         "INSERT INTO ledger_receipt DEFAULT VALUES",
+        "INSERT INTO ledger_manifestpart DEFAULT VALUES",
+        "INSERT INTO ledger_manifestitem DEFAULT VALUES",
+        "INSERT INTO ledger_skippeditem DEFAULT VALUES",
+        "INSERT INTO ledger_scheduleslot DEFAULT VALUES",
+        "UPDATE base_rolluptotal SET n = 0",
         "INSERT INTO django_q_schedule DEFAULT VALUES",
         "UPDATE django_q_ormq SET payload = ''",
         "DELETE FROM ledger_attempt",
@@ -349,6 +364,26 @@ def test_roles_that_limit_nothing_and_roles_that_are_missing_are_refused(as_role
         assert not User.objects.exists()
     with as_role(grants.WEB):  # granted before, and by that command to nobody else
         assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("GRANT cleanup_owner TO unfit", "may become who does: whatever it is granted limits nothing"),
+        ("ALTER ROLE unfit NOINHERIT; GRANT cleanup_owner TO unfit", "may become who does"),
+        ("GRANT pg_write_all_data TO unfit", "may write everything"),
+        ("ALTER ROLE unfit CREATEROLE", "CREATEROLE"),
+        ("ALTER ROLE unfit SUPERUSER", "is a superuser"),
+        ("ALTER ROLE unfit SET statement_timeout = '0s'", "ALTER ROLE unfit SET statement_timeout"),
+    ],
+)
+def test_a_role_that_no_grant_would_limit_is_refused(as_role: As, made: str, words: str) -> None:
+    databases.tool("psql", "--dbname=postgres", "--single-transaction", f"--command=CREATE ROLE unfit; {made}")
+    try:
+        with as_role("owner"), pytest.raises(CommandError, match=words):
+            call_command("grants", web_role="unfit")
+    finally:
+        databases.tool("psql", "--dbname=postgres", "--command=DROP ROLE unfit")
 
 
 def test_whoever_deletes_rows_may() -> None:

@@ -1,7 +1,7 @@
 """`manage.py doctor`: is everything as it has to be, before the first run and whenever something seems wrong?
 
 Each check yields findings. It changes nothing: what the database is asked happens in a transaction that is taken back, and
-stores, receivers and servers are asked in ways that leave nothing behind.
+stores, receivers and servers are asked in ways that leave nothing behind. Redis and SQS keep a message that asks for nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,9 @@ OF_THE_DATABASE: Final[tuple[Check, ...]] = (
     work.tick,
     work.workers,
     work.slots,
-    work.secrets,
+    work.webhook_secrets,
+    work.salts,
+    work.second_factors,
     work.exports,
 )
 OUTSIDE: Final[tuple[Check, ...]] = (outside.identity_provider, outside.mail_server, outside.endpoints)

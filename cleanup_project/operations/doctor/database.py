@@ -15,6 +15,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from cleanup_project.base import display
 from cleanup_project.base.models import Heartbeat
+from cleanup_project.operations import grants
 from cleanup_project.operations.doctor.findings import Finding, fault, ok, warning
 
 LOCAL: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
@@ -49,12 +50,11 @@ def role() -> Iterator[Finding]:
     subject = "database role"
     ((user, superuser),) = rows("SELECT rolname, rolsuper FROM pg_roles WHERE rolname = current_user")
     guarded = rows(
-        "SELECT c.relname, t.tgname, t.tgenabled = 'A', pg_has_role(c.relowner, 'USAGE'),"
-        " has_table_privilege(c.oid, 'TRUNCATE')"
+        "SELECT c.relname, t.tgname, t.tgenabled = 'A', has_table_privilege(c.oid, 'TRUNCATE')"
         " FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
         " WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace ORDER BY 1, 2"
     )
-    off = [f"{trigger} of {table}" for table, trigger, is_on, _, _ in guarded if not is_on]
+    off = [f"{trigger} of {table}" for table, trigger, is_on, _ in guarded if not is_on]
     if not guarded:
         yield fault(
             subject, "No guard of the record is there.", "Run `manage.py migrate`, as the role that owns the tables."
@@ -62,17 +62,15 @@ def role() -> Iterator[Finding]:
         return
     if off:
         yield fault(subject, f"Guards of the record do not always fire: {', '.join(off)}.", WRITE_AGAIN)
-    owned = {table for table, _, _, owns, _ in guarded if owns}
-    emptied = {table for table, _, _, _, may in guarded if may}
+    emptied = {table for table, _, _, may in guarded if may}
     advice = (
-        "Let web and workers use a role that owns no table and may SELECT, INSERT, UPDATE and DELETE, and `migrate` alone "
-        "the owner."
+        "Let web and workers use roles of their own (docs/deploy/roles.sql), and the owner run `manage.py migrate` and "
+        "`manage.py grants` alone."
     )
     if superuser:
         yield fault(subject, f"{user} is a superuser: no guard of the record holds against it.", advice)
-    elif owned:
-        words = f"{user} owns {len(owned)} guarded tables, and could switch their guards off."
-        yield warning(subject, words, advice)
+    elif why := grants.boundless(user):
+        yield warning(subject, f"{user} {why}: whatever it is granted limits nothing.", advice)
     elif emptied:
         words = f"{user} may TRUNCATE {len(emptied)} guarded tables, {sorted(emptied)[0]} among them."
         yield warning(subject, words, f"REVOKE TRUNCATE ON ALL TABLES IN SCHEMA public FROM {user}.")
@@ -104,7 +102,7 @@ def waits() -> Iterator[Finding]:
         yield fault(subject, f"{' and '.join(endless)} would never end a wait.", advice)
     limited = rows(
         "SELECT coalesce(r.rolname, 'every role') FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole,"
-        " unnest(s.setconfig) AS given WHERE given LIKE 'statement_timeout=%' AND given !~ '=0[a-z]*$'"
+        " unnest(s.setconfig) AS given WHERE given LIKE 'statement_timeout=%' AND given ~ '[1-9]'"
         " AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY 1"
     )
     own = setting("statement_timeout")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from allauth.mfa.models import Authenticator
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Max
 
 from cleanup_project.base import clock, display, heartbeats, limits, queue, vault
@@ -23,7 +23,7 @@ START: Final = "Start `manage.py worker`; docs/operations.md says how it is kept
 
 
 def broker() -> Iterator[Finding]:
-    """A message is written and taken back, where it commits with what it tells of; another broker is rung once."""
+    """A message is written and taken back, where it commits with what it tells of; another broker is rung, and keeps it."""
     if not queue.is_in_ledger():
         yield rung()
         return
@@ -41,11 +41,14 @@ def broker() -> Iterator[Finding]:
 
 
 def rung() -> Finding:
-    """One more tick changes nothing but time: a message is only a wake-up."""
-    if queue.offer(queue.TICK, key=queue.key_of(queue.CONTROL)):
-        return ok("queue", "The broker took a message: it rings the tick once more.")
-    words = "The broker that BROKER names took no message; until it does, workers hear of work by the sweep alone."
-    return fault("queue", words, "Start it, or correct BROKER; the log says what it answered.")
+    """Each queue, by a message that asks for nothing: a worker takes it and drops it."""
+    if all(queue.offer(queue.PULSE, key=key) for key in keys()):
+        return ok("queue", f"The broker took a message for {' and for '.join(keys())}, which asks for nothing.")
+    words = (
+        "The broker that BROKER names did not take a message; until it does, workers hear of work by the sweep alone."
+    )
+    advice = "Start it, or correct BROKER; SQS gets its queues from the first `manage.py worker`. The log says more."
+    return fault("queue", words, advice)
 
 
 def keys() -> list[str]:
@@ -117,30 +120,35 @@ def slots() -> Iterator[Finding]:
         yield ok("schedules", "Every slot was answered, and none was missed within 24 hours.")
 
 
-def secrets() -> Iterator[Finding]:
-    """Whether the keys of this process open all that was sealed."""
-    kept = {
-        "webhook secrets": (bytes(each.key_encrypted) for each in EndpointSecret.objects.live().iterator()),
-        "salts of tenants": (bytes(each.sealed) for each in TenantSalt.objects.iterator()),
-        "second factors": second_factors(),
-    }
-    for name, sealed in kept.items():
-        count, shut = opened(sealed)
-        if shut:
-            words = f"{shut} of {count} {name} cannot be opened with the keys of this process."
-            advice = (
-                "Add the key that sealed them to ENCRYPTION_KEYS (or, where that was unset, set SECRET_KEY as it was)."
-            )
-            yield fault("encryption keys", words, advice)
-        else:
-            yield ok("encryption keys", f"All {count} {name} can be opened.")
+def webhook_secrets() -> Iterator[Finding]:
+    """Whether the keys of this process open all that was sealed; so do the next two."""
+    yield of_secrets(
+        "webhook secrets", (bytes(each.key_encrypted) for each in EndpointSecret.objects.live().iterator())
+    )
 
 
-def second_factors() -> Iterator[bytes]:
-    for data in Authenticator.objects.values_list("data", flat=True).iterator():
-        for name in ("secret", "seed"):
-            if name in data:
-                yield str(data[name]).encode()
+def salts() -> Iterator[Finding]:
+    yield of_secrets("salts of tenants", (bytes(each.sealed) for each in TenantSalt.objects.iterator()))
+
+
+def second_factors() -> Iterator[Finding]:
+    """Of people who sign in: a process that may not read them has no use for their keys."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_table_privilege(%s, 'SELECT')", [Authenticator._meta.db_table])
+        (may_read,) = cursor.fetchone()
+    if may_read:
+        kept = Authenticator.objects.values_list("data", flat=True).iterator()
+        sealed = (str(data[name]).encode() for data in kept for name in ("secret", "seed") if name in data)
+        yield of_secrets("second factors", sealed)
+
+
+def of_secrets(name: str, sealed: Iterable[bytes]) -> Finding:
+    count, shut = opened(sealed)
+    if not shut:
+        return ok("encryption keys", f"All {count} {name} can be opened.")
+    words = f"{shut} of {count} {name} cannot be opened with the keys of this process."
+    advice = "Add the key that sealed them to ENCRYPTION_KEYS (or, where that was unset, set SECRET_KEY as it was)."
+    return fault("encryption keys", words, advice)
 
 
 def opened(sealed: Iterable[bytes]) -> tuple[int, int]:
