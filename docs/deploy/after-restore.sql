@@ -3,6 +3,9 @@
 BEGIN;
 -- Sessions that were ended since would be open again.
 DELETE FROM base_session;
+-- Tokens that were revoked or replaced since would open again: every one ends, and what is still needed is replaced.
+UPDATE base_apitoken SET expires_at = greatest(created_at + interval '1 s', now())
+WHERE revoked_at IS NULL AND expires_at > now();
 -- Numbers that were given since would be given again, to other runs, holds and receipts.
 SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + 1000000)
 FROM pg_sequences

@@ -8,6 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connection
 
+from cleanup_project.base.models import ApiToken
 from ledger.explain import explain
 from ledger.models import CleanupCommand, Receipt
 from ledger.sweep import sweep
@@ -16,6 +17,7 @@ from retention.models import ObjectVersion
 from tests.ledger.acting import Acting, build
 from tests.operations import databases
 from tests.webhooks.http import Inbox, receiver
+from tests.world import program
 from webhooks import dispatch, endpoints
 
 pytestmark = pytest.mark.django_db
@@ -121,6 +123,7 @@ def test_what_is_restored_is_whole_and_guarded_and_what_was_done_since_converges
     with receiver() as inbox:
         subscribed(world, inbox)
         published(world, "clips/before")
+        program(person=world.people["operator"], scopes=["runs:read"])
         done(world)
         before = told(inbox)
         published(world, "clips/after-1", "clips/after-2")
@@ -131,7 +134,9 @@ def test_what_is_restored_is_whole_and_guarded_and_what_was_done_since_converges
 
         with databases.restored(saved, f"{live}_restored") as name, databases.connected(name):
             is_whole(shaped, answered, tmp_path / "receipts")
+            assert ApiToken.objects.live().count() == 1
             databases.tool("psql", f"--dbname={name}", "--file=docs/deploy/after-restore.sql")
+            assert not ApiToken.objects.live().exists()
             switch = control.press(scope="everything", by=world.people["operator"], reason="Restored.")
             done(world)
             assert (Receipt.objects.count(), len(inbox.requests)) == (1, asked)
