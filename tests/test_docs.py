@@ -87,6 +87,13 @@ def test_a_command_exists_with_the_options_that_are_given(page: Path) -> None:
         assert given <= options(typed.name, typed.rest), f"{typed.name}{typed.rest}"
 
 
+@EACH_PAGE
+def test_wherever_the_tables_are_migrated_what_the_roles_of_the_database_may_do_is_granted(page: Path) -> None:
+    """A new table is nobody's until then: a paragraph, an item or a row that names the one command names the other."""
+    parts = re.split(r"\n(?=\n|\||- |\d+\. )", page.read_text(encoding="utf-8"))
+    assert [part for part in parts if "manage.py migrate" in part and "manage.py grants" not in part] == []
+
+
 def test_the_readme_lists_each_command_of_ours() -> None:
     listed = documents.prose(documents.ROOT / "README.md").partition("## Commands")[2].partition("\n## ")[0]
     first = {word.split()[0] for line in listed.splitlines() for word in re.findall(r"`([^`]+)`", line.split(" | ")[0])}
