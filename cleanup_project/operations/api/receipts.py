@@ -126,13 +126,17 @@ def export_receipts(request: HttpRequest, asked: Query[ExportAsked]) -> Any:
     except LedgerError as refusal:
         raise (Problem("conflict", str(refusal)) if refusal.field == "way" else refusal) from None
     assert content is not None
-    body = content if asked.format == "csv" else lines(content)
+    body = content
+    if asked.format == "jsonl":
+        body = lines(content)
+        next(body)  # from here on, closing it closes the export
     return StreamingHttpResponse(body, content_type=TYPES[asked.format], headers={"X-Export": str(export.pk)})
 
 
 def lines(content: Generator[bytes, None, None]) -> Iterator[bytes]:
-    """The rows of an export as JSON, one object a line. Closed early, or failed, it ends the export so."""
+    """The rows of an export as JSON, one object a line. Begins with nothing; closed early, or failed, it ends the export so."""
     with closing(content):
+        yield b""
         try:
             yield from pieces(exportcheck.reader(texts(content)))
         except Exception as error:  # noqa: BLE001 - raised again, once the export has recorded it

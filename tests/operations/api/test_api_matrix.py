@@ -124,8 +124,9 @@ def test_every_operation_takes_its_scope_alone_and_shows_nothing_to_strangers(wo
         if not is_nothing(stranger, sample):
             wrong.append((each.id, "to a stranger", stranger.status_code, stranger.content[:200]))
         own = called(program(each.scope, tenants=[] if sample.everybody else ["acme"]), each, sample)
+        own.close()  # what is streamed is not read to its end
         if not 200 <= own.status_code < 300 or str(own.status_code) not in each.answers:
-            wrong.append((each.id, "with its scope", own.status_code, own.content[:300]))
+            wrong.append((each.id, "with its scope", own.status_code))
         problem(getattr(Client(), each.method)(each.path.format(**sample.path)), 401, "unauthenticated")
     assert wrong == []
 
