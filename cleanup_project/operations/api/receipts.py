@@ -134,7 +134,7 @@ def export_receipts(request: HttpRequest, asked: Query[ExportAsked]) -> Any:
 
 
 def lines(content: Generator[bytes, None, None]) -> Iterator[bytes]:
-    """The rows of an export as JSON, one object a line. Begins with nothing; closed early, or failed, it ends the export so."""
+    """The rows of an export as JSON, one object a line. Begins with nothing; closed or broken, it ends the export so."""
     with closing(content):
         yield b""
         try:
