@@ -19,7 +19,7 @@ from django.db.models import QuerySet
 
 from cleanup_project.base.canonical import SQL_INSTANT
 from cleanup_project.base.csvcells import guarded_sql
-from ledger.exceptions import LedgerError
+from ledger.exceptions import TryLater
 from ledger.models import Receipt
 
 AT_ONCE: Final = 2  # exports that read at the same time
@@ -199,12 +199,12 @@ class Source:
 
 
 def take_slot() -> Source:
-    """A source with one of the slots. Raises LedgerError while all of them are taken."""
+    """A source with one of the slots. Raises TryLater while all of them are taken."""
     source = Source()
     if any(source.locked(SLOT, number) for number in range(AT_ONCE)):
         return source
     source.connection.close()
-    raise LedgerError(f"{AT_ONCE} exports are being read already: try again when one of them has ended.")
+    raise TryLater(f"{AT_ONCE} exports are being read already: try again when one of them has ended.")
 
 
 def is_abandoned(export_id: int) -> bool:
@@ -221,7 +221,7 @@ def last_number(*, wait: float = OPEN_WAIT) -> int:
     whatever may still write a number up to the highest is among those who hold one after looking; when each of them has
     ended, what was not committed never will be. Transaction numbers would not do: they are handed out for the whole
     server, and somebody's long transaction in another database would keep exports waiting.
-    Raises LedgerError where one is open longer than `wait` seconds.
+    Raises TryLater where one is open longer than `wait` seconds.
     """
     until = time.monotonic() + wait
     with connection.cursor() as cursor:
@@ -230,7 +230,7 @@ def last_number(*, wait: float = OPEN_WAIT) -> int:
         open_ones = writers(cursor)
         while open_ones:
             if time.monotonic() >= until:
-                raise LedgerError(
+                raise TryLater(
                     f"A transaction that may still write receipts has been open for {wait:.0f} seconds, so what there is "
                     "cannot be told exactly. Try again in a minute; see pg_stat_activity if that does not help."
                 )

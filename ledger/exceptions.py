@@ -29,6 +29,10 @@ class NotPermitted(LedgerError):
     """No role of the person has the right."""
 
 
+class TryLater(LedgerError):
+    """What stands in the way passes by itself, within minutes."""
+
+
 class AlreadyDecided(LedgerError):
     """Somebody else, or the system, was faster: there is nothing left to decide."""
 

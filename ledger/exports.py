@@ -25,7 +25,7 @@ from cleanup_project.base.models import User
 from cleanup_project.base.paginator import CappedPaginator
 from ledger import copying, exportfiles
 from ledger.copying import Source, Tally
-from ledger.exceptions import IdempotencyConflict, LedgerError, NotPermitted
+from ledger.exceptions import IdempotencyConflict, LedgerError, NotPermitted, TryLater
 from ledger.models import Receipt, ReceiptExport, ReceiptExportPart
 from ledger.selection import Selection
 
@@ -171,7 +171,7 @@ def work_slice(export_id: int, *, budget_seconds: float) -> bool:
     until = time.monotonic() + budget_seconds
     try:
         source = copying.take_slot()
-    except LedgerError:
+    except TryLater:
         return True  # the sweep rings again
     with source:
         export = ReceiptExport.objects.filter(pk=export_id, way=Way.FILES, state=State.RUNNING).first()

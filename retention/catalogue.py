@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import Exists, F, OuterRef, Q
 
 from cleanup_project.base import sqlfiles
-from retention.exceptions import RetentionError
+from retention.exceptions import TryLater
 from retention.facts import BucketRules, Facts, Observation, Unrecordable, incarnation
 from retention.models import Bucket, ObjectVersion, Role
 from retention.prefixes import successor
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 Item = TypeVar("Item")
 
 
-class BucketBusy(RetentionError):
+class BucketBusy(TryLater):
     """Another sync or import of the bucket is under way."""
 
 

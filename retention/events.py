@@ -15,7 +15,7 @@ from cleanup_project.base import audit, clock, sqlfiles, tenancy
 from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
 from retention import control, governing, holds
-from retention.exceptions import NotPermitted, RetentionError
+from retention.exceptions import NotPermitted, RetentionError, TryLater
 from retention.governing import Governing
 from retention.models import ANY_CLASS, Bucket, ObjectVersion, PolicyRevision, RetentionEvent, Tenant
 from retention.prefixes import minimal, narrowed, successor
@@ -232,7 +232,7 @@ def lock_out_judges(tenant_id: int) -> None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [holds.LOCK_CLASS, tenant_id])
         except OperationalError as error:
             if isinstance(error.__cause__, LockNotAvailable):
-                raise RetentionError("Workers are busy with objects of this tenant: try again in a moment.") from error
+                raise TryLater("Workers are busy with objects of this tenant: try again in a moment.") from error
             raise
 
 

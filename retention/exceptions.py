@@ -11,3 +11,7 @@ class RetentionError(Exception):
 
 class NotPermitted(RetentionError):
     """The person may not take this decision, or may not take it alone."""
+
+
+class TryLater(RetentionError):
+    """What stands in the way passes by itself, within minutes."""

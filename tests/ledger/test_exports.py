@@ -15,7 +15,7 @@ from cleanup_project.base import streams
 from cleanup_project.base.csvcells import guarded
 from cleanup_project.base.models import AuditEvent
 from ledger import copying, exports, receipts
-from ledger.exceptions import IdempotencyConflict, LedgerError, NotPermitted
+from ledger.exceptions import IdempotencyConflict, LedgerError, NotPermitted, TryLater
 from ledger.models import Receipt, ReceiptExport, ReceiptLocator
 from retention.models import Bucket, Tenant
 from tests.ledger.exporting import ANOTHER, KEYS, auditor, copies_running, destroyed, multiplied, order, rows, whole
@@ -126,7 +126,7 @@ def test_two_are_read_at_once_and_a_third_is_told_to_wait() -> None:
     destroyed(("a",))
     by = auditor()
     contents = [exports.send(order(), by=by)[1] for _ in range(2)]
-    with pytest.raises(LedgerError, match="2 exports are being read already"):
+    with pytest.raises(TryLater, match="2 exports are being read already"):
         exports.send(order(), by=by)
     assert ReceiptExport.objects.count() == 2
     whole(contents[0])

@@ -16,7 +16,7 @@ from ledger import manifest, runs
 from ledger.models import CleanupRun, ManifestItem
 from retention import control, events, governing, holds, policies, scan
 from retention.eligibility import Reason
-from retention.exceptions import NotPermitted, RetentionError
+from retention.exceptions import NotPermitted, RetentionError, TryLater
 from retention.models import Bucket, PolicyRevision, RetentionEvent, Tenant
 from retention.why import explain, why
 from tests.world import EPOCH, event, published, sealed_run, version
@@ -326,7 +326,7 @@ def test_who_judges_too_long_is_not_waited_for(
     def act() -> None:
         try:
             event(tenant, bucket, "c/", by=manager)
-        except RetentionError as refusal:
+        except TryLater as refusal:
             said.append(str(refusal))
         finally:
             connection.close()

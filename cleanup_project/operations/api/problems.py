@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from django.core.exceptions import ValidationError
-from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from ninja.errors import HttpError
@@ -20,6 +19,7 @@ from retention import exceptions as retention
 MEDIA_TYPE: Final = "application/problem+json"
 DOCS: Final = "/api/v1/docs"
 RETRY_SECONDS: Final = 5
+PASSES_SECONDS: Final = 30
 
 
 class Kind(NamedTuple):
@@ -65,7 +65,11 @@ KINDS: Final = {
     "internal-error": Kind(
         500, "Our fault", "Whether anything was changed is not known: look, then try again. Report the request_id."
     ),
-    "busy": Kind(503, "Too busy", "Nothing was changed. Wait as many seconds as Retry-After says, or ask for less."),
+    "busy": Kind(
+        503,
+        "Too busy",
+        "Wait as many seconds as Retry-After says, then try again. The detail says whether to look first what was changed.",
+    ),
 }
 # What the framework answers by itself.
 BY_STATUS: Final = {kind.status: name for name, kind in reversed(KINDS.items())}
@@ -150,13 +154,22 @@ def unreadable(error: HttpError) -> Problem:
     return Problem("malformed", f"The body is not JSON as it is needed here: {error.__cause__}.")
 
 
-def gave_way(error: OperationalError) -> Problem:
-    return Problem(
-        "busy",
-        "The database did not answer in time, so nothing was changed. Try again in a few seconds; if that does not help, "
-        "ask for less: a shorter time, or one more filter.",
-        headers={"Retry-After": str(RETRY_SECONDS)},
-    )
+def gave_way(request: HttpRequest, error: Any) -> HttpResponse:
+    """The database did: perhaps after a first transaction of what was asked, or in the middle of a commit."""
+    late = "The database did not answer in time"
+    if request.method == "GET":
+        words = f"{late}. Try again in a few seconds; if that does not help, ask for less: a shorter time, one more filter."
+    else:
+        words = (
+            f"{late}, and whether anything was changed is not known: look. Then send it again, with the same Idempotency-Key "
+            "where there is one; if that does not help, ask for less at once."
+        )
+    return answer(request, Problem("busy", words, headers={"Retry-After": str(RETRY_SECONDS)}))
+
+
+def passes(error: Exception) -> Problem:
+    """What passes by itself, and was met before anything was changed."""
+    return Problem("busy", f"Nothing was changed. {error}", headers={"Retry-After": str(PASSES_SECONDS)})
 
 
 def no_place(error: streams.Busy) -> Problem:
@@ -177,12 +190,13 @@ TABLE: Final[dict[type[Exception], Callable[[Any], Problem]]] = {
     ledger.NotPermitted: lambda error: Problem("not-permitted", str(error)),
     ledger.IdempotencyConflict: lambda error: Problem("idempotency-conflict", str(error)),
     ledger.RunOverlap: still_open,
+    ledger.TryLater: passes,
     ledger.LedgerError: refusal,
     retention.NotPermitted: lambda error: Problem("not-permitted", str(error)),
+    retention.TryLater: passes,
     retention.RetentionError: refusal,
     JobRefused: refusal,
     ValidationError: by_field,
-    OperationalError: gave_way,
     streams.Busy: no_place,
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
+from django.db import OperationalError
 from ninja import NinjaAPI, Schema
 from ninja.openapi.schema import OpenAPISchema
 from ninja.operation import Operation
@@ -136,6 +137,7 @@ def put_together() -> Api:
         urls_namespace="api",
     )
     made.add_exception_handler(Exception, problems.unforeseen)
+    made.add_exception_handler(OperationalError, problems.gave_way)
     for kind, told in problems.TABLE.items():
         made.add_exception_handler(kind, problems.handler(told))
     for place, each in PARTS.items():

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from cleanup_project.base import apitokens
 from cleanup_project.base.models import ApiToken, AuditEvent, User
 from cleanup_project.operations.api import runs
+from ledger import exceptions as ledger_exceptions
+from retention import catalogue
 from tests.operations.api.calling import PLACE, administrator, given, problem, program
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +74,33 @@ def test_a_statement_that_the_database_cancels_is_such_a_one(monkeypatch: pytest
 
     monkeypatch.setattr(runs, "seen", asleep)
     problem(caller.get("/runs"), 503, "busy")
+
+
+def test_what_was_to_be_changed_when_the_database_gave_way_is_to_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any, **__: Any) -> Any:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    monkeypatch.setattr(runs, "tenancy", SimpleNamespace(scoped=slow))
+    caller = program("runs:read", "runs:create")
+    told = problem(caller.post("/runs", {"policy": "originals"}), 503, "busy")["detail"]
+    assert "not known" in told
+    assert "Idempotency-Key" in told
+    for each in (told, problem(caller.get("/runs"), 503, "busy")["detail"]):
+        assert "othing was changed" not in each
+
+
+@pytest.mark.parametrize(
+    "refusal", [catalogue.BucketBusy("It is being synced."), ledger_exceptions.TryLater("Two are being read.")]
+)
+def test_what_passes_by_itself_says_when_to_come_again(refusal: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: Any) -> Any:
+        raise refusal
+
+    monkeypatch.setattr(runs, "seen", busy)
+    answer = program("runs:read").get("/runs")
+    told = problem(answer, 503, "busy")
+    assert told["detail"] == f"Nothing was changed. {refusal}"
+    assert int(answer["Retry-After"]) > 0
 
 
 def test_over_plain_http_nothing_is_answered_where_https_is_set(settings: Any) -> None:
