@@ -100,7 +100,7 @@ def broker() -> Iterator[CheckMessage]:
     except Exception as error:  # noqa: BLE001 - whatever it raises, no message would be sent
         yield Error(
             f"The broker that BROKER names cannot be used: {error}.",
-            hint="Correct BROKER. For Redis, install its client: uv sync --group redis.",
+            hint="Correct BROKER. Where a package is missing, install what uv.lock names, as docs/deployment.md has it.",
             id="queue.E009",
         )
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from configparser import ConfigParser
 from contextlib import closing, contextmanager, suppress
@@ -24,6 +25,7 @@ from django.core.management import get_commands
 from cleanup_project import gunicorn
 from cleanup_project.base import limits
 from cleanup_project.operations import grants, servers
+from cleanup_project.operations.doctor import configuration
 from tests.operations.clusters import database_url
 
 UNITS: Final = sorted(Path("docs/deploy").glob("*.service"))
@@ -54,7 +56,7 @@ def documented() -> set[str]:
 
 
 def read_by_settings() -> set[str]:
-    return set(re.findall(r'env_[a-z]+\(\s*"([A-Z_]+)"', Path("cleanup_project/settings.py").read_text()))
+    return set(re.findall(r'env_\w+\(\s*"([A-Z_]+)"', Path("cleanup_project/settings.py").read_text()))
 
 
 def test_every_variable_that_the_settings_read_is_documented_and_no_other() -> None:
@@ -104,7 +106,8 @@ def test_every_service_runs_as_its_own_role_and_cannot_write_elsewhere() -> None
     assert set(re.findall(r"CREATE ROLE|cleanup_\w+", Path("docs/deploy/roles.sql").read_text())) >= roles
     used = {name: re.search(r"//(\w+):", each["environment"]["DATABASE_URL"]) for name, each in APPLICATION.items()}
     assert {name: found and found[1] for name, found in used.items()} == {
-        "migrate": "cleanup_owner", "web": "cleanup_web", "worker": "cleanup_worker", "compaction": "cleanup_compaction",
+        "migrate": "cleanup_owner", "web": "cleanup_web", "worker": "cleanup_worker", "sweep": "cleanup_worker",
+        "watch": "cleanup_worker", "compaction": "cleanup_compaction",
     }  # fmt: skip
     for each in APPLICATION.values():
         assert (each["read_only"], each["cap_drop"]) == (True, ["ALL"])
@@ -118,20 +121,50 @@ def test_every_service_runs_as_its_own_role_and_cannot_write_elsewhere() -> None
             "true",
         ), path
         assert (service["PrivateTmp"], service["CapabilityBoundingSet"]) == ("true", ""), path
+
+
+def test_what_comes_by_itself_is_installed_and_enabled() -> None:
+    guide = Path("docs/deployment.md").read_text()
+    (enabled,) = re.findall(r"systemctl enable --now ([^`]+)`", guide)
+    assert set(enabled.split()) == {"cleanup-web", "cleanup-worker", *(path.name for path in TIMERS)}
     for path in TIMERS:
         assert path.with_suffix(".service") in UNITS
+
+
+@pytest.mark.parametrize("name", ["sweep", "watch"])
+def test_a_sweep_and_a_watch_come_every_five_minutes_as_a_worker_without_the_workers(name: str) -> None:
+    unit = Unit(Path(f"docs/deploy/cleanup-{name}.service"))["Service"]
+    assert (unit["Type"], unit["EnvironmentFile"]) == ("oneshot", "/etc/cleanup/worker.env")
+    assert unit["ExecStart"].endswith(f"manage.py {name}")
+    assert Unit(Path(f"docs/deploy/cleanup-{name}.timer"))["Timer"]["OnUnitInactiveSec"] == "5min"
+    service = COMPOSE["services"][name]
+    assert service["command"] == ["sh", "-c", f"while sleep 300; do python manage.py {name}; done"]
+    assert (service["env_file"], service["restart"]) == (["cleanup.env", "worker.env"], "unless-stopped")
+    assert "profiles" not in service, "it would not come up by itself"
 
 
 def test_the_image_gets_what_runs_and_nothing_else() -> None:
     let_in = {line[1:] for line in Path(".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_in == {
         "pyproject.toml", "uv.lock", "manage.py", "cleanup_project", "ledger", "retention", "webhooks", "templates",
+        configuration.EXAMPLE,
     }  # fmt: skip
     stages = Path("Dockerfile").read_text().split("FROM ")
     assert "--locked --no-default-groups" in stages[1]
     assert "USER cleanup" in stages[2]
     for line in re.findall(r"^(?:CMD|.*--start-period.*CMD) (.*)$", stages[2], re.MULTILINE):
         assert line.startswith("["), "the shell would stand between the container and its process"
+
+
+def test_what_is_installed_for_good_has_the_client_of_every_broker() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    assert {"redis", "boto3"} <= {re.split(r"[^\w-]", each)[0] for each in project["dependencies"]}
+    installs = {
+        str(path): set(re.findall(r"uv sync[^`\n]*", path.read_text()))
+        for path in (Path("Dockerfile"), Path("docs/deployment.md"), Path("docs/upgrading.md"))
+    }
+    for path, commands in installs.items():
+        assert {each for each in commands if "--" in each} == {"uv sync --locked --no-default-groups"}, path
 
 
 HOST: Final = "cleanup.example.org"

@@ -107,6 +107,7 @@ def test_the_web_process_decides_and_the_worker_destroys_tells_and_counts(as_rol
             world.settled()
             dispatch.dispatch(threads=1)
             sweep.sweep()
+            call_command("watch", verbosity=0)
             assert Receipt.objects.count() == 3
             assert CleanupCommand.objects.filter(state="notified").count() == 3
             assert not Delivery.objects.exclude(state="delivered").exists()
