@@ -16,7 +16,8 @@ wsgi_app: Final = "cleanup_project.wsgi"
 # (DATABASE_POOL_SIZE).
 worker_class: Final = "gthread"
 threads: Final = 2 * streams.AT_ONCE
-workers: Final = int(os.environ.get("WEB_CONCURRENCY", "2"))
+PROCESSES: Final = 2  # where WEB_CONCURRENCY says nothing; the doctor counts with it
+workers: Final = int(os.environ.get("WEB_CONCURRENCY") or PROCESSES)
 
 timeout: Final = 60  # of a process that no longer answers its master, not of a request
 graceful_timeout: Final = 60  # what a stop or a reload leaves downloads to end in

@@ -20,6 +20,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django_q.models import OrmQ, Schedule
 
+from cleanup_project import gunicorn
 from cleanup_project.base import queue, vault
 from cleanup_project.base.models import Heartbeat, User
 from cleanup_project.operations import doctor
@@ -281,6 +282,8 @@ def test_a_migration_that_was_not_applied() -> None:
 
 
 def test_more_connections_than_the_server_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEB_CONCURRENCY", raising=False)
+    assert f"{gunicorn.workers} web processes" in found(database.connections)[0].seen
     monkeypatch.setenv("WEB_CONCURRENCY", "50")
     (said,) = found(database.connections)
     assert (said.verdict, "50 web processes" in said.seen) == (Verdict.FAULT, True)

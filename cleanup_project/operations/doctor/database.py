@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from cleanup_project import gunicorn
 from cleanup_project.base import display
 from cleanup_project.base.models import Heartbeat
 from cleanup_project.operations import grants
@@ -186,7 +187,7 @@ def connections() -> Iterator[Finding]:
     subject = "database connections"
     most, used, of_role, of_database = room()
     limit = min(each for each in (most, of_role, of_database) if each >= 0)
-    web, worker = int(os.environ.get("WEB_CONCURRENCY") or 1), per_machine()
+    web, worker = int(os.environ.get("WEB_CONCURRENCY") or gunicorn.PROCESSES), per_machine()
     machines = Heartbeat.objects.values("host").distinct().count() or 1
     needed = web * int(os.environ.get("DATABASE_POOL_SIZE") or WEB_POOL) + machines * worker
     seen = (
