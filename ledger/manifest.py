@@ -49,6 +49,7 @@ class Cursor:
 def freeze(run: CleanupRun, progress: Callable[[int], object] = lambda items: None) -> CleanupRun:
     """Freeze parts until the manifest is sealed; may be called again, or by another process, wherever it stopped."""
     with structlog.contextvars.bound_contextvars(run=run.key):
+        give_back(run)
         while (part := freeze_part(run)) is not None:
             progress(part.item_count)
         run.refresh_from_db()
@@ -59,10 +60,17 @@ def freeze_slice(run_id: int, *, budget_seconds: float) -> bool:
     """Freeze parts of a run for so long; whether there is nothing left to freeze."""
     until = time.monotonic() + budget_seconds
     run = CleanupRun.objects.select_related("policy", "tenant").get(pk=run_id)
+    if not give_back(run, until):
+        return False
     while freeze_part(run) is not None:
         if time.monotonic() > until:
             return False
     return True
+
+
+def give_back(run: CleanupRun, until: float | None = None) -> bool:
+    """Before anything is read: what released holds had parked goes back to the scans; whether that is done."""
+    return run.policy.erasure or run.parts.exists() or holds.unpark_released(until=until)
 
 
 def freeze_part(run: CleanupRun) -> ManifestPart | None:

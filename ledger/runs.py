@@ -15,7 +15,7 @@ from ledger import floors, notices
 from ledger.exceptions import IdempotencyConflict, InputRefused, LedgerError, NotPermitted, RunOverlap
 from ledger.models import CleanupRun, ManifestReview
 from ledger.states import RUN_ENDED, RunState
-from retention import control, enforcement, governing, holds, scan
+from retention import control, enforcement, governing, scan
 from retention.models import PolicyRevision, RetentionPolicy
 
 TRIPPED = "run.tripped"  # alarms
@@ -42,7 +42,6 @@ def open_run(
     it.
     """
     tenancy.permit(by, policy, NotPermitted)
-    holds.unpark_released()
     if idempotency_key is not None:
         earlier = CleanupRun.objects.filter(idempotency_key=idempotency_key).first()
         if earlier is not None:

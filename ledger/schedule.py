@@ -19,7 +19,6 @@ from cleanup_project.base import clock, queue
 from ledger import runs
 from ledger.exceptions import LedgerError, RunOverlap
 from ledger.models import CleanupRun, ScheduleSlot
-from retention import holds
 from retention.models import RetentionPolicy
 
 log = structlog.get_logger(__name__)
@@ -111,7 +110,6 @@ def answer(policy: RetentionPolicy) -> CleanupRun | None:
     """Answer the slots of one policy that are due, unless another scheduler is about it; returns a new run."""
     if not due_slots(policy)[0]:
         return None
-    holds.unpark_released()  # in short transactions, before ours: opening a run then finds nothing to do there
     with transaction.atomic():
         locked = RetentionPolicy.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=policy.pk).first()
         if locked is None:

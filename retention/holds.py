@@ -1,5 +1,6 @@
 """Legal holds: place one, and the one answer to "is it held?"."""
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -121,23 +122,43 @@ def covering(ids: Sequence[int], tenant_id: int, *, without: int = 0) -> dict[in
         return dict(cursor.fetchall())
 
 
-def unpark_released() -> int:
-    """Give back to the scans what released holds had parked, in short transactions; returns how many versions."""
-    total = 0
-    while True:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(
-                """
-                WITH chunk AS MATERIALIZED (
-                    SELECT v.id FROM retention_legalhold h
-                    JOIN retention_objectversion v ON v.parked_by_id = h.id
-                    WHERE h.released_at IS NOT NULL ORDER BY v.id LIMIT %s FOR NO KEY UPDATE OF v
-                )
-                UPDATE retention_objectversion v SET parked_by_id = NULL FROM chunk WHERE v.id = chunk.id
-                """,
-                [UNPARK_CHUNK],
+def unpark_released(*, until: float | None = None) -> bool:
+    """Give back to the scans what released holds had parked, in short transactions; whether nothing of it is left.
+
+    `until`: time.monotonic() at which it stops. Only looking again tells that nothing is left: whoever does the same beside
+    may have had the whole chunk.
+    """
+    while is_parked_by_released():
+        if until is not None and time.monotonic() >= until:
+            return False
+        unpark_chunk()
+    return True
+
+
+def is_parked_by_released() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT EXISTS (
+                SELECT FROM retention_legalhold h CROSS JOIN LATERAL (
+                    SELECT FROM retention_objectversion v WHERE v.parked_by_id = h.id LIMIT 1
+                ) parked WHERE h.released_at IS NOT NULL
             )
-            unparked: int = cursor.rowcount
-            total += unparked
-            if unparked < UNPARK_CHUNK:
-                return total
+            """
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def unpark_chunk() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH chunk AS MATERIALIZED (
+                SELECT v.id FROM retention_legalhold h
+                JOIN retention_objectversion v ON v.parked_by_id = h.id
+                WHERE h.released_at IS NOT NULL ORDER BY v.id LIMIT %s FOR NO KEY UPDATE OF v
+            )
+            UPDATE retention_objectversion v SET parked_by_id = NULL FROM chunk WHERE v.id = chunk.id
+            """,
+            [UNPARK_CHUNK],
+        )

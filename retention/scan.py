@@ -114,19 +114,23 @@ def started_streams(rule: Governing, as_of: datetime) -> list[Stream]:
 
 
 def classes_of(rule: Governing, bucket_id: int) -> list[str]:
-    """The classes to read: those named, or each one that the bucket holds, found by skipping along the index."""
+    """The classes to read: those named, or each one that the bucket holds, found by skipping along the index.
+
+    Also those of which everything is parked: what a released hold had parked is given back only before the first part.
+    """
     if ANY_CLASS not in rule.retention_classes:
         return sorted(set(rule.retention_classes))
     found = list[str]()
-    for markers in (False, True) if rule.remove_expired_markers else (False,):
+    readable = [present(markers) for markers in ((False, True) if rule.remove_expired_markers else (False,))]
+    for among in ("parked_by_id IS NOT NULL", *readable):
         with connection.cursor() as cursor:
             cursor.execute(
                 f"""
                 WITH RECURSIVE step AS (
-                    (SELECT retention_class FROM retention_objectversion WHERE {present(markers)}
+                    (SELECT retention_class FROM retention_objectversion WHERE {among}
                         AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s ORDER BY retention_class LIMIT 1)
                     UNION ALL
-                    SELECT (SELECT v.retention_class FROM retention_objectversion v WHERE {present(markers)}
+                    SELECT (SELECT v.retention_class FROM retention_objectversion v WHERE {among}
                         AND tenant_id = %(tenant)s AND bucket_id = %(bucket)s
                         AND v.retention_class > step.retention_class ORDER BY v.retention_class LIMIT 1)
                     FROM step WHERE step.retention_class IS NOT NULL

@@ -177,6 +177,7 @@ class Migration(migrations.Migration):
                     models.Index(condition=models.Q(('gone_at', None)), fields=['tenant', 'asset'], name='versions_of_asset'),
                     models.Index(condition=models.Q(('gone_at', None), ('is_delete_marker', False), ('standalone', True)), fields=['tenant', 'series'], name='generations_of'),
                     models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['parked_by', 'id'], name='parked'),
+                    models.Index(condition=models.Q(('parked_by__isnull', False)), fields=['tenant', 'bucket', 'retention_class'], name='classes_parked'),
                     models.Index(fields=['tenant', 'bucket', 'id'], name='versions_of_tenant'),
                     models.Index(condition=models.Q(('gone_reason', 'destroyed')), fields=['tenant', 'gone_at'], name='destroyed_since'),
                 ],

@@ -316,6 +316,12 @@ class ObjectVersion(models.Model):
             models.Index(fields=["tenant", "bucket", "id"], name="versions_of_tenant"),
             # What a released hold had parked.
             models.Index(fields=["parked_by", "id"], condition=Q(parked_by__isnull=False), name="parked"),
+            # The classes of what is parked, which the plan of a run counts in.
+            models.Index(
+                fields=["tenant", "bucket", "retention_class"],
+                condition=Q(parked_by__isnull=False),
+                name="classes_parked",
+            ),
         ]
 
     def __str__(self) -> str:

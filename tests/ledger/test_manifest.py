@@ -18,6 +18,7 @@ from ledger.models import CleanupRun, ManifestItem, ManifestPart
 from ledger.states import RunState
 from retention import holds, policies
 from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy, Tenant
+from tests.ledger.threads import Beside, somebody_waits, until
 from tests.world import enforced, published, release, version
 
 pytestmark = pytest.mark.django_db
@@ -206,6 +207,42 @@ def test_held_versions_are_left_out_reported_and_not_read_again(
     release(hold)
     assert dry_run(policy).item_count == 3
     assert not ObjectVersion.objects.filter(parked_by__isnull=False).exists()
+
+
+def test_a_run_misses_nothing_that_a_released_hold_had_parked_however_many_slices_it_takes(
+    policy: RetentionPolicy, tenant: Tenant, bucket: Bucket, compliance: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        version(bucket, tenant, f"case/{number}", retention_class="evidence")  # a class of which nothing else is there
+    hold = place(tenant, bucket, compliance, "case/")
+    dry_run(policy)
+    assert ObjectVersion.objects.filter(parked_by=hold).count() == 5
+    release(hold)
+    monkeypatch.setattr(holds, "UNPARK_CHUNK", 2)
+    run, _new = runs.open_run(policy=policy, by=None, mode=CleanupRun.Mode.DRY_RUN)
+    assert ObjectVersion.objects.filter(parked_by=hold).count() == 5, "not in the request that opens it"
+    assert not manifest.freeze_slice(run.pk, budget_seconds=0)
+    assert not run.parts.exists()
+    assert manifest.freeze_slice(run.pk, budget_seconds=60)
+    run.refresh_from_db()
+    assert (run.item_count, run.sealed_at is not None) == (5, True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_give_back_at_once_leave_nothing_behind(
+    policy: RetentionPolicy, tenant: Tenant, bucket: Bucket, compliance: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = place(tenant, bucket, compliance, "case/")
+    for number in range(5):
+        version(bucket, tenant, f"case/{number}", parked_by=hold)
+    release(hold)
+    monkeypatch.setattr(holds, "UNPARK_CHUNK", 2)
+    with transaction.atomic():
+        holds.unpark_chunk()
+        other = Beside(holds.unpark_released)
+        until(somebody_waits)
+    assert other.answer() is True
+    assert not ObjectVersion.objects.filter(parked_by=hold).exists()
 
 
 def place(tenant: Tenant, bucket: Bucket, by: User, prefix: str) -> LegalHold:
