@@ -1,6 +1,7 @@
 """Retention events: look at what one would start, post it, withdraw it. The only place that writes them."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +15,7 @@ from psycopg.errors import LockNotAvailable
 from cleanup_project.base import audit, clock, sqlfiles, tenancy
 from cleanup_project.base.display import counted
 from cleanup_project.base.models import User
+from cleanup_project.base.paginator import limited
 from retention import control, governing, holds
 from retention.exceptions import NotPermitted, RetentionError, TryLater
 from retention.governing import Governing
@@ -21,6 +23,7 @@ from retention.models import ANY_CLASS, Bucket, ObjectVersion, PolicyRevision, R
 from retention.prefixes import minimal, narrowed, successor
 
 COUNT_UP_TO: Final = 1_000_000
+COUNT_SECONDS: Final = 5.0
 SAMPLES: Final = 20
 LOCK_SECONDS: Final = 2  # how long claims may queue behind one try for the lock
 
@@ -29,7 +32,8 @@ LOCK_SECONDS: Final = 2  # how long claims may queue behind one try for the lock
 class Preview:
     """What an event would start now: present versions under the policies in force that wait for its type.
 
-    `counted_all` is False where there are more than COUNT_UP_TO. `samples` are a few of them.
+    `counted_all` is False where there may be more than were counted, up to COUNT_UP_TO and within COUNT_SECONDS. `samples` are
+    a few of them.
     """
 
     policies: Sequence[str]
@@ -42,7 +46,7 @@ class Preview:
     def words(self) -> str:
         if not self.policies:
             return "It starts no clock: no policy in force waits for an event of this type in this scope."
-        number = ("" if self.counted_all else "more than ") + counted(self.versions, "present object version")
+        number = ("" if self.counted_all else "at least ") + counted(self.versions, "present object version")
         return (
             f"It starts the clock of {number}, under {', '.join(self.policies)}, and of those that "
             "are stored later. Where an earlier event has started it, the later of the two dates counts."
@@ -54,11 +58,18 @@ def preview(event: RetentionEvent) -> Preview:
     event.full_clean(exclude=["posted_by", "started_versions", "started_bytes", "counted_all"])
     rules = waiting(event)
     found = Preview(sorted({rule.label for rule in rules}))
+    until = time.monotonic() + COUNT_SECONDS
     for bucket_id, prefix in places(event, rules):
-        if found.versions >= COUNT_UP_TO:
+        left = until - time.monotonic()
+        if found.versions >= COUNT_UP_TO or left <= 0:
             found.counted_all = False
             break
-        count_place(found, event, rules, bucket_id, prefix)
+        try:
+            with transaction.atomic(), limited(max(1, int(left * 1000))):
+                count_place(found, event, rules, bucket_id, prefix)
+        except OperationalError:  # over its time: the event can be posted all the same
+            found.counted_all = False
+            break
     return found
 
 

@@ -73,7 +73,7 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
 
     @admin.display(description="started, when posted")
     def started(self, obj: RetentionEvent) -> SafeString:
-        more = "" if obj.counted_all else "more than "
+        more = "" if obj.counted_all else "at least "
         versions = display.counted(obj.started_versions, "version")
         return format_html("{}{}, {}", more, versions, display.size(obj.started_bytes))
 
@@ -118,7 +118,7 @@ class RetentionEventAdmin(ScopeColumns, VerbPages[RetentionEvent], ReadOnlyAdmin
 
     def preview_page(self, request: HttpRequest, form: EventForm, looked_at: str) -> HttpResponse:
         seen = events.preview(form.instance)
-        more = "" if seen.counted_all else "more than "
+        more = "" if seen.counted_all else "at least "
         facts = (
             ("Policies", ", ".join(seen.policies) or "none"),
             ("Versions", f"{more}{seen.versions:,}"),

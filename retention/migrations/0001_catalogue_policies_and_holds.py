@@ -429,7 +429,7 @@ class Migration(migrations.Migration):
                 ('reference', models.CharField(blank=True, help_text='Where that stands, for example a case number.', max_length=200)),
                 ('started_versions', models.PositiveBigIntegerField(help_text='Object versions whose clock it started.')),
                 ('started_bytes', models.PositiveBigIntegerField(help_text='Bytes of these.')),
-                ('counted_all', models.BooleanField(help_text='No: there were more than were counted.')),
+                ('counted_all', models.BooleanField(help_text='No: there may be more than were counted.')),
                 ('posted_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
                 ('withdrawn_reason', models.TextField(blank=True)),

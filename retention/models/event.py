@@ -38,7 +38,7 @@ class RetentionEvent(Scoped):
     reference = models.CharField(max_length=200, blank=True, help_text="Where that stands, for example a case number.")
     started_versions = models.PositiveBigIntegerField(help_text="Object versions whose clock it started.")
     started_bytes = models.PositiveBigIntegerField(help_text="Bytes of these.")
-    counted_all = models.BooleanField(help_text="No: there were more than were counted.")
+    counted_all = models.BooleanField(help_text="No: there may be more than were counted.")
     posted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     posted_at = models.DateTimeField(db_default=Now(), editable=False)
     withdrawn_by = models.ForeignKey(

@@ -179,6 +179,17 @@ def test_a_preview_counts_only_so_far(
         assert (posted.started_versions, posted.counted_all) == (3, False)
 
 
+def test_an_event_is_posted_though_its_count_takes_too_long(
+    revision: PolicyRevision, bucket: Bucket, manager: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "COUNT_SECONDS", 0.05)
+    monkeypatch.setattr(events.sqlfiles, "read", lambda *_: "SELECT 1, 1, ARRAY[]::bigint[] FROM pg_sleep(10)")
+    posted = event(revision.tenant, bucket, "c/", by=manager)
+    assert (posted.started_versions, posted.counted_all) == (0, False)
+    assert AuditEvent.objects.get(action="event.posted").after["counted_all"] is False
+    assert "clock of at least 0 present object versions" in events.preview(posted).words
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
