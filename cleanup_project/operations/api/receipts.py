@@ -126,7 +126,7 @@ def export_receipts(request: HttpRequest, asked: Query[ExportAsked]) -> Any:
     except LedgerError as refusal:
         raise (Problem("conflict", str(refusal)) if refusal.field == "way" else refusal) from None
     assert content is not None
-    body = content
+    body: Iterator[bytes] = content
     if asked.format == "jsonl":
         body = lines(content)
         next(body)  # from here on, closing it closes the export
