@@ -16,6 +16,9 @@ FACTS: Final = """
         JOIN ledger_cleanupcommand c ON c.id = d.command_id
     UNION ALL SELECT 'quarantine.resolved', c.key, d.cycle::text FROM ledger_deadletter d
         JOIN ledger_cleanupcommand c ON c.id = d.command_id WHERE d.resolved_at IS NOT NULL
+    UNION ALL SELECT 'alarm.raised', 'alarm:' || id, tenant FROM base_alarm WHERE announced_at IS NOT NULL AND tenant <> ''
+    UNION ALL SELECT 'alarm.cleared', 'alarm:' || id, tenant FROM base_alarm
+        WHERE end_announced_at IS NOT NULL AND tenant <> ''
 """
 TOLD_ONCE: Final = f"""
     SELECT f.*, e.event_id, e.type, e.name FROM ({FACTS}) AS f FULL JOIN (
