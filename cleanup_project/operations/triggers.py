@@ -15,12 +15,15 @@ from typing import Any, Final, NamedTuple
 import structlog
 from django.conf import settings
 from django.core.cache import cache
+from django.db import OperationalError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.csrf import csrf_exempt
 
 from cleanup_project.base import clock, queue
+from cleanup_project.operations.api import problems
+from cleanup_project.operations.api.problems import Problem
 from ledger.models import CleanupRun
 from retention.models import Bucket
 from webhooks import receiver
@@ -30,6 +33,7 @@ MOST_A_MINUTE: Final = 300
 EARLY: Final = timedelta(minutes=5)
 REMEMBERED: Final = 3600  # seconds for which the same bell is known again
 LARGEST_NUMBER: Final = 2**63 - 1
+BUSY: Final = "The database did not answer, so it is not known whether this rang. Ring again: twice changes nothing."
 SCHEDULE_TIME: Final = (
     "X-CloudScheduler-ScheduleTime"  # Cloud Scheduler sends the same body each time, and the slot here
 )
@@ -53,15 +57,6 @@ BELLS: Final = {
 }
 
 
-class Refused(Exception):
-    """The answer to a request that rings nothing, in words for whoever set it up."""
-
-    def __init__(self, status: int, words: str, **headers: str) -> None:
-        super().__init__(words)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
 class Heard(NamedTuple):
     """What an authenticated request says, its id where it was signed, and the time that its scheduler put beside it."""
 
@@ -74,19 +69,19 @@ Ring = Callable[[Heard], dict[str, Any]]
 
 
 def trigger(ring: Ring) -> Callable[[HttpRequest], HttpResponse]:
-    """The view of a trigger. It takes no cookie and opens no session, so there is nothing for a forged form to use."""
+    """The view of a trigger, behind the edge of the API: it takes no cookie, so there is nothing for a forged form to use."""
 
     @csrf_exempt
     def view(request: HttpRequest) -> HttpResponse:
         try:
             told = ring(heard(request))
-        except Refused as refused:
-            why = str(refused.__cause__ or refused)  # of what is not authenticated, the log alone says more
-            log.warning("trigger refused", path=request.path, status=refused.status, reason=why)
-            body = {"title": "Not rung", "status": refused.status, "detail": str(refused)}
-            return JsonResponse(
-                body, status=refused.status, content_type="application/problem+json", headers=refused.headers
-            )
+        except Problem as problem:
+            why = str(problem.__cause__ or problem)  # of what is not authenticated, the log alone says more
+            log.warning("trigger refused", path=request.path, problem=problem.kind, reason=why)
+            return problems.answer(request, problem)
+        except OperationalError as error:
+            log.error("trigger not rung", path=request.path, reason=str(error))
+            return problems.answer(request, Problem("busy", BUSY, headers={"Retry-After": str(problems.RETRY_SECONDS)}))
         log.info("trigger", path=request.path, **told)
         return JsonResponse(told, status=202)
 
@@ -94,14 +89,14 @@ def trigger(ring: Ring) -> Callable[[HttpRequest], HttpResponse]:
 
 
 def heard(request: HttpRequest) -> Heard:
-    """Raises Refused."""
+    """Raises Problem."""
     if not settings.TRIGGER_SECRETS:
-        raise Refused(404, "There is no such address.")
+        raise Problem("not-found", "There is no such address.")
     if request.method != "POST":
-        raise Refused(405, "Send a POST.", Allow="POST")
+        raise Problem("method-not-allowed", "Send a POST.", headers={"Allow": "POST"})
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > LARGEST_BODY:
-        raise Refused(413, f"Send at most {LARGEST_BODY:,} bytes.")
+        raise Problem("too-large", f"Send at most {LARGEST_BODY:,} bytes.")
     id = authenticate(request)
     within_rate()
     try:
@@ -109,12 +104,12 @@ def heard(request: HttpRequest) -> Heard:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise Refused(422, 'Send a JSON object, for example {"scheduled_for": "2026-11-30T10:00:00Z"}.')
+        raise Problem("invalid", 'Send a JSON object, for example {"scheduled_for": "2026-11-30T10:00:00Z"}.')
     return Heard(said, id, request.headers.get(SCHEDULE_TIME))
 
 
 def authenticate(request: HttpRequest) -> str:
-    """The id of a signed request, or nothing for one with a bearer token. Raises Refused: one answer, whatever was wrong."""
+    """The id of a signed request, or nothing for one with a bearer token. Raises Problem: one answer, whatever was wrong."""
     secrets: list[str] = settings.TRIGGER_SECRETS
     try:
         if "webhook-signature" in request.headers:
@@ -125,16 +120,19 @@ def authenticate(request: HttpRequest) -> str:
             return ""
         raise receiver.Refused("no secret fits")
     except receiver.Refused as refused:
-        raise Refused(
-            401,
+        raise Problem(
+            "unauthenticated",
             "Sign the request with a secret of TRIGGER_SECRETS, no more than five minutes ago by this host's clock, or send "
             "that secret as a bearer token (docs/triggers.md).",
-            WWW_Authenticate="Bearer",
+            headers={"WWW-Authenticate": "Bearer"},
         ) from refused
 
 
 def within_rate() -> None:
-    """For all triggers together, by the minute; counted only for who knows a secret, so that others cost no write."""
+    """For all triggers together, by the minute; counted only for who knows a secret, so that others cost no write.
+
+    About so many: what two processes count at once may be counted as one.
+    """
     second = int(time.time())
     key = f"triggers:{second // 60}"
     cache.add(key, 0, timeout=120)
@@ -143,9 +141,8 @@ def within_rate() -> None:
     except ValueError:  # culled meanwhile
         return
     if number > MOST_A_MINUTE:
-        raise Refused(
-            429, f"More than {MOST_A_MINUTE} triggers within a minute: one does.", Retry_After=str(60 - second % 60)
-        )
+        words = f"More than {MOST_A_MINUTE} triggers within a minute: one does."
+        raise Problem("too-many-requests", words, headers={"Retry-After": str(60 - second % 60)})
 
 
 def tick(heard: Heard) -> dict[str, Any]:
@@ -153,7 +150,7 @@ def tick(heard: Heard) -> dict[str, Any]:
     slot = slot_of(heard)
     now = clock.now()
     if slot > now + EARLY:
-        raise Refused(422, f"{slot.isoformat()} is more than five minutes ahead; it is {now.isoformat()} here.")
+        raise Problem("invalid", f"{slot.isoformat()} is more than five minutes ahead; it is {now.isoformat()} here.")
     # A slot that is not due yet is not remembered: rung again when it is, it must be answered.
     remember = f"trigger:tick:{slot.timestamp():.0f}" if slot <= now else ""
     return once(remember, queue.TICK) | {"scheduled_for": slot.isoformat()}
@@ -167,29 +164,30 @@ def slot_of(heard: Heard) -> datetime:
             return slot.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise Refused(422, 'Send {"scheduled_for": "2026-11-30T10:00:00Z"}: the time of the slot, with its zone.')
+    raise Problem("invalid", 'Send {"scheduled_for": "2026-11-30T10:00:00Z"}: the time of the slot, with its zone.')
 
 
 def wake(heard: Heard) -> dict[str, Any]:
-    """Ring one bell. A copy of a signed request is known by its id."""
+    """Ring one bell. A copy of a signed request is known by its id and by what it rings."""
     bell, argument = bell_of(heard.said)
-    return once(f"trigger:wake:{heard.id}" if heard.id else "", bell.task, argument) | {"task": bell.task}
+    remember = f"trigger:wake:{bell.task}:{argument}:{heard.id}" if heard.id else ""
+    return once(remember, bell.task, argument) | {"task": bell.task}
 
 
 def bell_of(said: dict[str, Any]) -> tuple[Bell, int | None]:
     name, argument = said.get("task"), said.get("argument")
     bell = BELLS.get(name) if isinstance(name, str) else None
     if bell is None or set(said) - {"task", "argument"}:
-        raise Refused(422, f'Send {{"task": …, "argument": …}} with one of these tasks: {", ".join(BELLS)}.')
+        raise Problem("invalid", f'Send {{"task": …, "argument": …}} with one of these tasks: {", ".join(BELLS)}.')
     if bell.about is None:
         if argument is not None:
-            raise Refused(422, f"{name} takes no argument.")
+            raise Problem("invalid", f"{name} takes no argument.")
         return bell, None
     kind = bell.about._meta.verbose_name
     if type(argument) is not int or not 0 < argument <= LARGEST_NUMBER:
-        raise Refused(422, f"{name} takes the number of a {kind} as its argument.")
+        raise Problem("invalid", f"{name} takes the number of a {kind} as its argument.")
     if not bell.about._default_manager.filter(pk=argument).exists():
-        raise Refused(422, f"There is no {kind} {argument}.")
+        raise Problem("invalid", f"There is no {kind} {argument}.")
     return bell, argument
 
 

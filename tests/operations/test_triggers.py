@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings as configured
 from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
 from django.http import HttpResponse
 from django.test import Client
 from django_q.models import OrmQ
@@ -29,6 +30,7 @@ from retention.models import Bucket
 from tests.ledger.acting import build
 from tests.ledger.test_schedule import answers, begun, make_daily, newest_slot
 from tests.web import quick_pages  # noqa: F401
+from tests.world import sealed_run
 from webhooks import signing
 
 OLD, NEW = (signing.secret_text(bytes([number]) * 32) for number in (1, 2))
@@ -199,7 +201,7 @@ def test_whoever_may_not_ring_is_told_one_thing_and_costs_no_query(django_assert
             Client().post(TICK, json.dumps(said), "application/json"),
         ]
     assert {each.status_code for each in answers} == {401}
-    assert len({each.content for each in answers}) == 1
+    assert len({json.dumps(each.json() | {"request_id": ""}) for each in answers}) == 1
     assert answers[0]["WWW-Authenticate"] == "Bearer"
 
 
@@ -277,3 +279,36 @@ def test_the_documented_script_rings_over_http(tmp_path: Path) -> None:
     finally:
         live.stop()
     assert {func for func, _ in rung()} == {"ledger.tasks.tick"}
+
+
+@pytest.mark.django_db
+def test_over_plain_http_nothing_rings_and_no_scheduler_takes_the_answer_for_success(settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    for answer in (bearing(TICK, slot()), signed(WAKE, {"task": "sweep"})):
+        assert (answer.status_code, answer["Content-Type"]) == (403, "application/problem+json")
+        assert "Use https" in answer.json()["detail"]
+    assert rung() == []
+
+
+@pytest.mark.django_db
+def test_one_id_may_ring_different_bells() -> None:
+    run = sealed_run(build().revision)
+    asked = [{"task": "sweep"}, {"task": "freeze", "argument": run.pk}, {"task": "publish", "argument": run.pk}]
+    assert [signed(WAKE, said, id="t-7").json()["did"] for said in asked * 2] == ["rung"] * 3 + ["already"] * 3
+
+
+@pytest.mark.django_db
+def test_whatever_goes_wrong_is_told_as_a_problem(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(triggers.queue, "wake", away)
+    gone = bearing(WAKE, {"task": "sweep"})
+    assert (gone.status_code, gone["Retry-After"]) == (503, "5")
+    assert "twice changes nothing" in gone.json()["detail"]
+    settings.ALLOWED_HOSTS = ["cleanup.example.org"]
+    wrong = signed(TICK, slot(), id="t-8")
+    astray = Client(headers={"host": "cleanup.example.org"}).post("/triggers/tock")
+    for answer, status in ((gone, 503), (wrong, 400), (astray, 404)):
+        assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
+        assert answer.json()["request_id"] == answer["X-Request-ID"]

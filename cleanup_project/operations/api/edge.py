@@ -1,4 +1,4 @@
-"""The edge of the API: nothing under /api/ is answered with a page, a redirection or a cookie."""
+"""The edge of the API and of triggers: no page, redirection or cookie answers what is under /api/ or /triggers/."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,14 +10,14 @@ from django.views.decorators.csrf import csrf_exempt
 from cleanup_project.operations.api import problems
 from cleanup_project.operations.api.problems import Problem
 
-PREFIX: Final = "/api"
+PREFIXES: Final = ("/api/", "/triggers/")
 
 
 def edge(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Middleware, before all but the one that numbers requests."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        if request.path_info != PREFIX and not request.path_info.startswith(f"{PREFIX}/"):
+        if not f"{request.path_info}/".startswith(PREFIXES):
             return get_response(request)
         # Whoever opens the documents in a browser has a session; here it opens nothing, and is not even looked at.
         request.META.pop("HTTP_COOKIE", None)

@@ -44,7 +44,7 @@ KINDS: Final = {
         403, "The token lacks the scope", "Have an administrator make a token with the scope that is named."
     ),
     "https-required": Kind(
-        403, "Sent in clear", "Use https. The token went over the network unprotected: have it replaced."
+        403, "Sent in clear", "Use https. The token, or secret, went over the network unprotected: have it replaced."
     ),
     "not-found": Kind(404, "Not there", "There is nothing under this address that the token may see."),
     "method-not-allowed": Kind(405, "Method not allowed", "Use one of the methods in the header Allow."),
