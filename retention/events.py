@@ -32,8 +32,8 @@ LOCK_SECONDS: Final = 2  # how long claims may queue behind one try for the lock
 class Preview:
     """What an event would start now: present versions under the policies in force that wait for its type.
 
-    `counted_all` is False where there may be more than were counted, up to COUNT_UP_TO and within COUNT_SECONDS. `samples` are
-    a few of them.
+    `counted_all` is False where there may be more than were counted, up to COUNT_UP_TO and within COUNT_SECONDS. `samples`
+    are a few of them.
     """
 
     policies: Sequence[str]

@@ -137,6 +137,10 @@ def replace(*, token: ApiToken, days: int, overlap: int = OVERLAP, by: User, rea
         raise TokenRefused(f"The old token can go on for 0 to {LONGEST_OVERLAP} hours.", "overlap")
     with transaction.atomic():
         old = lock(token)
+        if not old.account.is_active:
+            raise TokenRefused(
+                f"The account of {old} is not active: no token of it opens anything, nor would a new one."
+            )
         if ApiToken.objects.filter(replaces=old).exists():
             raise TokenRefused(f"{old} was replaced already: replace the token that took its place.")
         new, text = issue(old.account, old.scopes, days, by, replaces=old)
@@ -157,7 +161,7 @@ def replace(*, token: ApiToken, days: int, overlap: int = OVERLAP, by: User, rea
 def revoke(*, token: ApiToken, by: User, reason: str) -> ApiToken:
     """It opens nothing any more, from the next request on. Raises TokenRefused.
 
-    With its last token a program's account ends, too: what goes on in its name, as bulk jobs do, pauses.
+    Where it leaves a program no token that opens, the account ends, too: what goes on in its name, as bulk jobs do, pauses.
     """
     permitted(by, token.account.tenants)
     check(reason)

@@ -26,11 +26,14 @@ SIGN_IN: Final = frozenset(
         "socialaccount_socialaccount", "socialaccount_socialapp", "socialaccount_socialtoken",
     }
 )  # fmt: skip
-# People, and what only people decide: a worker that somebody has taken over makes no approver, and approves nothing.
+# People and programs, and what only they decide: a worker that somebody has taken over makes no approver and no token,
+# approves nothing, publishes nothing, and starts no clock.
 PEOPLES: Final = frozenset(
     {
-        "base_user", "base_user_groups", "base_user_user_permissions", "django_admin_log", "retention_enforcement",
-        "retention_enforcementrequest", "retention_holdrelease",
+        "base_apitoken", "base_apiuse", "base_user", "base_user_groups", "base_user_user_permissions",
+        "django_admin_log", "ledger_erasurerequest", "ledger_erasuretarget", "retention_enforcement",
+        "retention_enforcementrequest", "retention_holdprefix", "retention_holdrelease", "retention_legalhold",
+        "retention_policyrevision", "retention_retentionevent",
     }
 )  # fmt: skip
 # What only the work writes: a web process that somebody has taken over makes no manifest, issues no receipt and schedules no
@@ -42,8 +45,9 @@ WORKS: Final = frozenset(
         "ledger_request", "ledger_scheduleslot", "ledger_skippeditem",
     }
 )  # fmt: skip
-# Messages: the web process rings, and only workers take them.
-RUNG: Final = frozenset({"django_q_ormq"})
+# What one side adds and the other changes. Messages: the web process rings, and only workers take them. Stop switches: a
+# bucket's breaker presses one, and only people lift it.
+ADDED: Final = {WEB: frozenset({"django_q_ormq"}), WORKER: frozenset({"retention_stopswitch"})}
 # From which tables rows are deleted, and by whom. Everything else is kept.
 DELETED: Final = {
     "base_cache": {WEB, WORKER},
@@ -191,7 +195,7 @@ def may(part: str, table: str, *, frozen: bool = False) -> list[str]:
     others = WORKS if part == WEB else PEOPLES
     if table not in MIGRATED | others:
         rights.append("INSERT")
-        if not frozen and (part == WORKER or table not in RUNG):
+        if not frozen and table not in ADDED[part]:
             rights.append("UPDATE")
     if part in DELETED.get(table, set()):
         rights.append("DELETE")

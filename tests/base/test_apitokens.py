@@ -233,10 +233,36 @@ def test_a_name_is_one_program_for_ever(adam: User) -> None:
         ({"revoked_reason": "Lost."}, "apitoken_revoked_with_reason"),
     ],
 )
-def test_the_database_keeps_what_a_token_is(adam: User, changed: dict[str, Any], constraint: str) -> None:
+def test_the_database_refuses_a_token_that_is_none(adam: User, changed: dict[str, Any], constraint: str) -> None:
     token, _ = create(adam)
+    said = {"account": token.account, "created_by": adam, "scopes": ["runs:read"], "expires_at": token.expires_at}
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
-        end(token, **changed)
+        ApiToken.objects.create(public_id="0" * 12, digest=b"0" * 32, **said | changed)
+
+
+def test_the_database_keeps_what_a_token_is_and_lets_it_end_earlier_and_never_later(
+    adam: User, person: Callable[..., User]
+) -> None:
+    token, _ = create(adam)
+    other, _ = create(adam, name="other")
+    revoked = {"revoked_at": Now(), "revoked_by": adam, "revoked_reason": "Lost."}
+    for changed in (
+        {"created_by": person("eve", roles.ADMINISTRATOR)},
+        {"account": other.account},
+        {"digest": other.digest},
+        {"scopes": [*token.scopes, "quarantine:replay"]},
+        {"public_id": "0" * 12},
+        {"replaces": other},
+        {"expires_at": token.expires_at + timedelta(seconds=1)},
+    ):
+        with pytest.raises(IntegrityError, match="cannot be changed so"), transaction.atomic():
+            end(token, **changed)
+    end(token, expires_at=token.expires_at - timedelta(days=1))
+    end(token, **revoked)
+    with pytest.raises(IntegrityError, match="cannot be changed so"), transaction.atomic():
+        end(token, revoked_at=None, revoked_by=None, revoked_reason="")
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        other.delete()
 
 
 def test_the_longest_token_is_as_long_as_the_database_allows(adam: User) -> None:
@@ -328,6 +354,18 @@ def test_a_revoked_token_is_revoked_for_ever_and_ends_its_account_with_the_last_
     ):
         with pytest.raises(TokenRefused, match="revoked for ever"):
             act()
+
+
+def test_expiry_ends_no_account_and_a_token_of_an_ended_account_is_not_replaced(adam: User) -> None:
+    token, _ = create(adam)
+    end(token, created_at=Now() - timedelta(days=2), expires_at=Now() - timedelta(days=1))
+    apitokens.watch()
+    assert User.objects.get(pk=token.account_id).is_active
+    replaced, _ = apitokens.replace(token=token, days=30, by=adam, reason="R")
+    User.objects.filter(pk=token.account_id).update(is_active=False)
+    with pytest.raises(TokenRefused, match="is not active"):
+        apitokens.replace(token=replaced, days=30, by=adam, reason="R")
+    apitokens.revoke(token=replaced, by=adam, reason="Not needed.")
 
 
 def test_an_alarm_stands_from_two_weeks_before_the_end_until_somebody_acts(adam: User) -> None:

@@ -270,4 +270,5 @@ class Migration(migrations.Migration):
         sqlfiles.run(__file__, "refuse_change.sql", undo="DROP FUNCTION refuse_change()"),
         sqlfiles.append_only("base_auditevent"),
         sqlfiles.run(__file__, "bulk_guard.sql", undo="DROP FUNCTION guard_bulk() CASCADE"),
+        sqlfiles.run(__file__, "apitoken_guard.sql", undo="DROP FUNCTION guard_apitoken() CASCADE"),
     ]
