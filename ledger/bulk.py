@@ -108,8 +108,11 @@ def replay_all(
 ) -> BulkJob:
     """A bulk job that replays those of the rows that are open and this person's; `expected` is how many they saw.
 
-    Frozen now. Raises JobRefused as `jobs.create`, also where a replay of the same tenant and class is under way.
+    Frozen now; the same token again returns the job that it made, and counts nothing. Raises JobRefused as `jobs.create`,
+    also where a replay of the same tenant and class is under way.
     """
+    if earlier := jobs.made(REPLAY, token, by=by):
+        return earlier
     chosen = mine(rows, by)
     order = jobs.Order(
         chosen, selection, expected, reason, token, rate, details={"repair": repair}, lanes=count(chosen).lanes
@@ -128,6 +131,8 @@ def close_all(
     rate: int = jobs.RATE,
 ) -> BulkJob:
     """A bulk job that closes them without retry; as `replay_all`."""
+    if earlier := jobs.made(CLOSE, token, by=by):
+        return earlier
     chosen = mine(rows, by)
     return jobs.create(
         CLOSE, jobs.Order(chosen, selection, expected, reason, token, rate, lanes=count(chosen).lanes), by=by

@@ -36,21 +36,21 @@ def open_run(
     """Open a run at the database's present time; returns (run, whether it is new).
 
     Without a mode it enforces where enforcement is switched on for any part of the policy's scope, and is a dry run
-    elsewhere. The same idempotency key returns the same run for ever, whatever would be chosen now; with another policy or
-    mode it raises IdempotencyConflict. Raises RunOverlap while a run of this policy and mode is open, and InputRefused for
-    an enforcing run where the catalogue is no ground to destroy anything; a dry run goes on and keeps what speaks against
-    it.
+    elsewhere. The same idempotency key returns the same run for ever, whatever would be chosen now; asked for with another
+    policy or mode, or with one where there was none, it raises IdempotencyConflict. Raises RunOverlap while a run of this
+    policy and mode is open, and InputRefused for an enforcing run where the catalogue is no ground to destroy anything; a
+    dry run goes on and keeps what speaks against it.
     """
     tenancy.permit(by, policy, NotPermitted)
     if idempotency_key is not None:
         earlier = CleanupRun.objects.filter(idempotency_key=idempotency_key).first()
         if earlier is not None:
             return same_request(earlier, policy, mode), False
-    mode = mode or default_mode(policy)
+    asked, mode = mode, mode or default_mode(policy)
     rules = own_rules(policy, clock.now())
     earlier = refuse_overlap(policy, mode, idempotency_key)
     if earlier is not None:
-        return same_request(earlier, policy, mode), False
+        return same_request(earlier, policy, asked), False
     found = floors.check(policy, rules)
     if found and mode == CleanupRun.Mode.ENFORCE:
         raise InputRefused(" ".join(finding["message"] for finding in found))
@@ -58,12 +58,13 @@ def open_run(
         with transaction.atomic():
             as_of = clock.now()
             streams = [stream.as_json() for stream in scan.plan(own_rules(policy, as_of), as_of)]
-            return insert_run(policy, mode, by, as_of, streams, found, idempotency_key, scheduled_for), True
+            asked_for = {"asked_mode": asked or "", "idempotency_key": idempotency_key, "scheduled_for": scheduled_for}
+            return insert_run(policy, mode, by, as_of, streams, found, **asked_for), True
     except IntegrityError:
         # Another opener was first; which constraint it was decides the answer.
         winner = CleanupRun.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
         if winner is not None:
-            return same_request(winner, policy, mode), False
+            return same_request(winner, policy, asked), False
         refuse_overlap(policy, mode)
         raise
 
@@ -94,7 +95,7 @@ def default_mode(policy: RetentionPolicy) -> CleanupRun.Mode:
 
 
 def same_request(run: CleanupRun, policy: RetentionPolicy, mode: CleanupRun.Mode | None) -> CleanupRun:
-    if run.policy_id != policy.pk or mode not in (None, run.mode):
+    if run.policy_id != policy.pk or run.asked_mode != (mode or ""):
         raise IdempotencyConflict(f"This idempotency key opened {run}, which is another request; use a new key.")
     return run
 
@@ -106,8 +107,7 @@ def insert_run(
     as_of: datetime,
     streams: list[dict[str, Any]],
     found: list[dict[str, Any]],
-    idempotency_key: str | None = None,
-    scheduled_for: datetime | None = None,
+    **asked_for: Any,
 ) -> CleanupRun:
     run = CleanupRun.objects.create(
         key=f"{policy.code}:{as_of:%Y%m%dT%H%M%S.%fZ}",
@@ -115,11 +115,10 @@ def insert_run(
         policy=policy,
         mode=mode,
         as_of=as_of,
-        scheduled_for=scheduled_for,
-        idempotency_key=idempotency_key,
         streams=streams,
         opened_by=by,
         guards={"floors": found},
+        **asked_for,
     )
     audit.record(action="run.opened", subject=run, by=by, after={"mode": mode, "as_of": as_of.isoformat()})
     notices.tell(run.tenant_id, [notices.opened(run)])

@@ -44,6 +44,10 @@ class JobRefused(Exception):
         self.field = field
 
 
+class TokenUsed(JobRefused):
+    """The token has made another job."""
+
+
 class NotTogether(Exception):
     """The verb broke on one of so many items; nothing was done."""
 
@@ -96,6 +100,10 @@ class Order:
     details: Mapping[str, str] = field(default_factory=dict)
     lanes: Collection[str] = ()
 
+    @property
+    def asked(self) -> dict[str, int]:
+        return {"expected": self.expected, "rate": self.rate}
+
 
 KINDS: Final[dict[str, Kind]] = {}
 
@@ -116,8 +124,9 @@ def register(
 def create(kind: str, order: Order, *, by: User) -> BulkJob:
     """Freeze the set, as far as it is of this person's tenants, and begin. The same token again returns the job that it made.
 
-    Raises JobRefused for who may not, without a reason, for a rate outside of 1 to FASTEST_JOB, where another job is open
-    in one of its lanes, and where the set is empty, larger than MOST, or no longer about as large as the person saw it.
+    Raises TokenUsed where that is another's or of another kind; JobRefused for who may not, without a reason, for a rate
+    outside of 1 to FASTEST_JOB, where another job is open in one of its lanes, and where the set is empty, larger than MOST,
+    or no longer about as large as the person saw it.
     """
     permitted(kind, by)
     check_reason(order.reason)
@@ -133,15 +142,14 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
                 "requested_by": by,
                 "in_charge": by,
                 "rate": order.rate,
+                "asked": order.asked,
                 "details": dict(order.details),
                 "lanes": sorted(order.lanes),
                 "tenants": by.tenants,
             },
         )
         if not new:
-            if (job.kind, job.requested_by_id) != (kind, by.pk):
-                raise JobRefused("This form was used already, for another job: open it anew.")
-            return job
+            return its_job(job, kind, by)
         check_lanes(job)
         total = freeze(job, tenancy.scoped(order.rows, by, KINDS[kind].tenant_path))
         check_total(total, order.expected)
@@ -150,6 +158,19 @@ def create(kind: str, order: Order, *, by: User) -> BulkJob:
         audit.record(action="bulkjob.created", subject=job, by=by, reason=order.reason, after=told)
         queue.wake(TASK, job.pk)
     job.refresh_from_db()
+    return job
+
+
+def made(kind: str, token: UUID, *, by: User) -> BulkJob | None:
+    """The job of this kind that the token has made, before anything is counted for it. Raises JobRefused, TokenUsed."""
+    permitted(kind, by)
+    job = BulkJob.objects.filter(token=token).first()
+    return its_job(job, kind, by) if job else None
+
+
+def its_job(job: BulkJob, kind: str, by: User) -> BulkJob:
+    if (job.kind, job.requested_by_id) != (kind, by.pk):
+        raise TokenUsed("This form or key was used already, for another job: open the form anew, or use a new key.")
     return job
 
 

@@ -108,6 +108,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('key', models.CharField(max_length=120, unique=True)),
                 ('mode', models.CharField(choices=[('dry_run', 'dry run'), ('enforce', 'enforce')], max_length=7)),
+                ('asked_mode', models.CharField(blank=True, choices=[('dry_run', 'dry run'), ('enforce', 'enforce')], help_text='As asked for; empty: as enforcement was when it was opened.', max_length=7)),
                 ('state', models.CharField(choices=[('scanning', 'scanning'), ('needs_approval', 'needs approval'), ('cooling_off', 'cooling off'), ('authorised', 'authorised'), ('draining', 'draining'), ('paused', 'paused'), ('tripped', 'tripped'), ('closed', 'closed'), ('cancelled', 'cancelled')], default=ledger.states.RunState['SCANNING'], max_length=14)),
                 ('as_of', models.DateTimeField(help_text='The instant at which eligibility is judged.')),
                 ('scheduled_for', models.DateTimeField(blank=True, help_text='The slot of the schedule; empty: by hand.', null=True)),

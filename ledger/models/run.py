@@ -29,6 +29,9 @@ class CleanupRun(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     policy = models.ForeignKey(RetentionPolicy, on_delete=models.PROTECT, related_name="runs")
     mode = models.CharField(max_length=7, choices=Mode)
+    asked_mode = models.CharField(
+        max_length=7, blank=True, choices=Mode, help_text="As asked for; empty: as enforcement was when it was opened."
+    )
     state = models.CharField(
         max_length=14,
         choices=[(state.value, state.value.replace("_", " ")) for state in RunState],

@@ -16,8 +16,8 @@ BEGIN
         RAISE EXCEPTION 'run % cannot go from % to %', OLD.key, OLD.state, NEW.state
             USING ERRCODE = 'restrict_violation';
     END IF;
-    IF (OLD.key, OLD.tenant_id, OLD.policy_id, OLD.mode, OLD.as_of, OLD.opened_at, OLD.opened_by_id) IS DISTINCT FROM
-       (NEW.key, NEW.tenant_id, NEW.policy_id, NEW.mode, NEW.as_of, NEW.opened_at, NEW.opened_by_id)
+    IF (OLD.key, OLD.tenant_id, OLD.policy_id, OLD.mode, OLD.asked_mode, OLD.as_of, OLD.opened_at, OLD.opened_by_id) IS DISTINCT FROM
+       (NEW.key, NEW.tenant_id, NEW.policy_id, NEW.mode, NEW.asked_mode, NEW.as_of, NEW.opened_at, NEW.opened_by_id)
        OR OLD.streams <> NEW.streams
        OR (OLD.sealed_at IS NOT NULL AND (OLD.sealed_at, OLD.manifest_root, OLD.item_count, OLD.target_count, OLD.bytes)
            IS DISTINCT FROM (NEW.sealed_at, NEW.manifest_root, NEW.item_count, NEW.target_count, NEW.bytes)) THEN

@@ -149,6 +149,7 @@ class Migration(migrations.Migration):
                 ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('tenants', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), blank=True, default=list, help_text='Its items are of these tenants: those of whoever made it; empty: of any.', size=None)),
                 ('token', models.UUIDField(help_text='Of the form: sent twice, it makes one job.', unique=True)),
+                ('asked', models.JSONField(default=dict, help_text='How many items were seen before, and the rate, as asked for.')),
                 ('details', models.JSONField(default=dict, help_text='What else its verb is told.')),
                 ('lanes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, help_text='At most one job of its kind is open in each of these.', size=None)),
                 ('total', models.PositiveIntegerField(default=0)),

@@ -72,6 +72,7 @@ class BulkJob(models.Model):
         help_text="Its items are of these tenants: those of whoever made it; empty: of any.",
     )
     token = models.UUIDField(unique=True, help_text="Of the form: sent twice, it makes one job.")
+    asked = models.JSONField(default=dict, help_text="How many items were seen before, and the rate, as asked for.")
     details = models.JSONField(default=dict, help_text="What else its verb is told.")
     lanes = ArrayField(
         models.TextField(), default=list, help_text="At most one job of its kind is open in each of these."

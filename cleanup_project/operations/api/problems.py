@@ -12,7 +12,7 @@ from ninja.errors import ValidationError as Invalid
 
 from cleanup_project.base import requestids, streams
 from cleanup_project.base.apitokens import Unauthenticated
-from cleanup_project.base.jobs import JobRefused
+from cleanup_project.base.jobs import JobRefused, TokenUsed
 from ledger import exceptions as ledger
 from retention import exceptions as retention
 
@@ -158,7 +158,9 @@ def gave_way(request: HttpRequest, error: Any) -> HttpResponse:
     """The database did: perhaps after a first transaction of what was asked, or in the middle of a commit."""
     late = "The database did not answer in time"
     if request.method == "GET":
-        words = f"{late}. Try again in a few seconds; if that does not help, ask for less: a shorter time, one more filter."
+        words = (
+            f"{late}. Try again in a few seconds; if that does not help, ask for less: a shorter time, one more filter."
+        )
     else:
         words = (
             f"{late}, and whether anything was changed is not known: look. Then send it again, with the same Idempotency-Key "
@@ -195,6 +197,7 @@ TABLE: Final[dict[type[Exception], Callable[[Any], Problem]]] = {
     retention.NotPermitted: lambda error: Problem("not-permitted", str(error)),
     retention.TryLater: passes,
     retention.RetentionError: refusal,
+    TokenUsed: lambda error: Problem("idempotency-conflict", str(error)),
     JobRefused: refusal,
     ValidationError: by_field,
     streams.Busy: no_place,

@@ -242,7 +242,8 @@ def begin(request: HttpRequest, verb: Callable[..., BulkJob], key: str, asked: C
         rows=rows, selection=selection, expected=asked.expected, token=token_of(by, key), by=by, reason=asked.reason,
         rate=asked.rate, **more,
     )  # fmt: skip
-    if (job.selection, job.reason, job.details) != (selection, asked.reason, more):
+    same = job.asked == {"expected": asked.expected, "rate": asked.rate}
+    if not same or (job.selection, job.reason, job.details) != (selection, asked.reason, more):
         raise IdempotencyConflict(f"This Idempotency-Key made {job}, which is another request: use a new key.")
     return Status(202, jobs.told(request, job))
 

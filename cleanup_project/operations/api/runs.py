@@ -183,7 +183,7 @@ def open_run(request: HttpRequest, idempotency_key: IdempotencyKey, asked: RunAs
 
     It passes every guard that other runs pass. Where its policy asks for an approval, or it exceeds a cap, it waits for a
     person: approvals are never given here. Sent again with the same `Idempotency-Key`, it answers 200 with the same run,
-    for ever; with another policy or mode, 409. While a run of the policy and mode is open, it answers 409 and names that.
+    for ever; with another body, 409. While a run of the policy and mode is open, it answers 409 and names that.
     """
     by = person(request)
     policy = tenancy.scoped(RetentionPolicy.objects.all(), by, "tenant__code").filter(code=asked.policy).first()

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from cleanup_project.base import jobs
 from cleanup_project.base.models import BulkJob
 from cleanup_project.operations.api.quarantine import by_number
+from ledger import bulk
 from ledger.models import DeadLetter
 from retention.models import Tenant
 from tests.ledger.acting import Acting
@@ -144,15 +145,28 @@ def test_a_request_that_is_sent_again_is_the_same_job_and_another_one_under_its_
     key = str(uuid4())
     first = given(caller.post("/quarantine/close", chosen(one), key=key), 202)
     assert given(caller.post("/quarantine/close", chosen(one), key=key), 202)["id"] == first["id"]
-    for body in (chosen(two), chosen(one, reason="Another reason.")):
+    for body in (
+        chosen(two), chosen(one, reason="Another reason."), chosen(one, rate=7), chosen(one) | {"expected": 2},
+    ):  # fmt: skip
         problem(caller.post("/quarantine/close", body, key=key), 409, "idempotency-conflict")
-    problem(caller.post("/quarantine/replay", chosen(one), key=key), 409, "conflict")
+    problem(caller.post("/quarantine/replay", chosen(one), key=key), 409, "idempotency-conflict")
     jobs.work_slice(first["id"], budget_seconds=5, wait=lambda seconds: None)
     assert given(caller.post("/quarantine/close", chosen(one), key=key), 202)["state"] == "done"
     problem(
         program(*SCOPES).post("/quarantine/close", chosen(one), key=key), 409, "conflict"
     )  # its own key: none is open
     assert BulkJob.objects.count() == 1
+
+
+def test_a_request_that_is_sent_again_counts_nothing(
+    world: Acting, caller: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = parked(world, "a", "b")
+    for verb, row in (("close", one), ("replay", two)):
+        first = given(caller.post(f"/quarantine/{verb}", chosen(row), key=verb), 202)
+        with monkeypatch.context() as patched:
+            patched.setattr(bulk, "count", None)
+            assert given(caller.post(f"/quarantine/{verb}", chosen(row), key=verb), 202)["id"] == first["id"]
 
 
 @pytest.mark.parametrize(

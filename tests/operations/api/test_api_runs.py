@@ -48,6 +48,8 @@ def test_the_same_key_is_the_same_run_for_ever_also_where_the_mode_is_left_open_
         caller.post("/runs", {"policy": "originals", "mode": "dry_run"}, key="k"), 409, "idempotency-conflict"
     )
     assert "new key" in told["detail"]
+    named = {"policy": "originals", "mode": "enforce"}  # as it was opened, and yet another body
+    problem(caller.post("/runs", named, key="k"), 409, "idempotency-conflict")
 
 
 def test_a_key_belongs_to_its_program(world: Acting) -> None:
