@@ -1,13 +1,15 @@
 """Buckets by the names that people type, and as the storage port knows them."""
 
-from collections.abc import Collection
-from typing import cast
+from collections.abc import Collection, Sequence
+from typing import Final, cast
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from retention.exceptions import RetentionError
 from retention.models import Bucket, KeyRule, ObjectVersion, Tenant
 from retention.storage import AddressingStyle, BucketRef
+
+LISTED: Final = 20  # in an error
 
 
 def ref(bucket: Bucket) -> BucketRef:
@@ -25,18 +27,31 @@ def named(text: str, codes: Collection[str] = ()) -> Bucket:
     """The bucket called `name`, or `name@endpoint` where two stores have one of that name.
 
     `codes`: of tenants, for who sees no others: then only the buckets that these use are there. Raises RetentionError, which
-    lists the buckets that there are.
+    lists buckets that there are.
     """
-    known = list((used_by(codes) if codes else Bucket.objects.all()).order_by("name", "endpoint_url"))
+    return among(known(codes), text)
+
+
+def known(codes: Collection[str] = ()) -> list[Bucket]:
+    """All buckets, or those that these tenants use."""
+    return list((used_by(codes) if codes else Bucket.objects.all()).order_by("name", "endpoint_url"))
+
+
+def among(known: Sequence[Bucket], text: str) -> Bucket:
+    """As `named`, of buckets that were read before."""
     exact = [each for each in known if full_name(each) == text]
     found = exact or [each for each in known if each.name == text]
     if len(found) == 1:
         return found[0]
     if found:
-        choices = ", ".join(full_name(each) for each in found)
-        raise RetentionError(f"{len(found)} stores have a bucket named {text}; say which one: {choices}")
-    names = ", ".join(full_name(each) for each in known) or "none; add one under Buckets in the administration"
+        raise RetentionError(f"{len(found)} stores have a bucket named {text}; say which one: {listed(found)}")
+    names = listed(known) or "none; add one under Buckets in the administration"
     raise RetentionError(f"There is no bucket {text!r} here. Known buckets: {names}")
+
+
+def listed(rows: Sequence[Bucket]) -> str:
+    more = f" and {len(rows) - LISTED:,} more" if len(rows) > LISTED else ""
+    return ", ".join(full_name(each) for each in rows[:LISTED]) + more
 
 
 def used_by(codes: Collection[str]) -> QuerySet[Bucket]:

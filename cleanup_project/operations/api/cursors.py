@@ -9,14 +9,18 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from django.core import signing
+from django.db import transaction
 from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
 from ninja import Schema
 from pydantic import Field
 
+from cleanup_project.base import paginator
 from cleanup_project.base.canonical import instant
 from cleanup_project.operations.api.problems import Problem
 
 MOST: Final = 200
+BUDGET_MS: Final = 2000  # of each statement: filters together may have no index
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 
@@ -37,15 +41,16 @@ class Paging(Schema):
     limit: Annotated[int, Field(ge=1, le=MOST, description="Items of a page, at most.")] = 50
 
 
-def page(rows: QuerySet[M], asked: Paging, *order: str) -> tuple[Sequence[M], str | None]:
-    """The page that was asked for, and the cursor of the next.
+def page(request: HttpRequest, rows: QuerySet[M], asked: Paging, *order: str) -> tuple[Sequence[M], str | None]:
+    """The page that was asked for, and the cursor of the next. Raises OperationalError where that takes too long.
 
     `order`: one column that is unique, or such a one after another, with a minus where they descend: an index leads there.
     """
-    signer = signing.Signer(salt=f"api.cursor:{type(asked).__name__}:{filters(asked)}")
+    signer = signing.Signer(salt=f"api.cursor:{request.path}:{filters(asked)}")
     if asked.cursor:
         rows = rows.filter(beyond(order, position(signer, asked.cursor, len(order))))
-    found = list(rows.order_by(*order)[: asked.limit + 1])
+    with transaction.atomic(), paginator.limited(BUDGET_MS):
+        found = list(rows.order_by(*order)[: asked.limit + 1])
     if len(found) <= asked.limit:
         return found, None
     last = found[asked.limit - 1]

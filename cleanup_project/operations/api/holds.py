@@ -113,7 +113,7 @@ def list_holds(request: HttpRequest, asked: Query[HoldsAsked]) -> Any:
         rows = rows.filter(matter=asked.matter)
     if asked.in_force is not None:
         rows = rows.filter(released_at__isnull=asked.in_force)
-    found, following = page(rows, asked, "-pk")
+    found, following = page(request, rows, asked, "-pk")
     buckets = names.bucket_names(found)
     return {"items": [told(each, buckets) for each in found], "next": following}
 

@@ -102,7 +102,7 @@ def list_items(request: HttpRequest, number: Number, asked: Query[ItemsAsked]) -
     rows = wanted(request, number).items.all()
     if asked.outcome:
         rows = rows.filter(outcome=asked.outcome)
-    found, following = page(rows, asked, "ordinal")
+    found, following = page(request, rows, asked, "ordinal")
     named = ("ordinal", "outcome", "detail", "done_at")
     items = [{"subject": each.subject_id, **{name: getattr(each, name) for name in named}} for each in found]
     return {"items": items, "next": following}

@@ -31,9 +31,16 @@ def policy(by: User, code: str, field: str = "policy") -> RetentionPolicy:
     return found
 
 
-def bucket(by: User, name: str, field: str = "bucket") -> Bucket:
+def bucket(by: User, name: str) -> Bucket:
+    (found,) = some_buckets(by, [name], "bucket")
+    return found
+
+
+def some_buckets(by: User, names: Sequence[str], field: str) -> list[Bucket]:
+    """Each of these, once; read once for all of them."""
+    known = buckets.known(by.tenants)
     try:
-        return buckets.named(name, by.tenants)
+        return [buckets.among(known, each) for each in dict.fromkeys(names)]
     except RetentionError as refusal:
         raise wrong(field, str(refusal)) from None
 
@@ -42,7 +49,7 @@ def scope(by: User, asked: Scope) -> dict[str, Any]:
     """As the verbs take it."""
     return {
         "tenant": tenant(by, asked.tenant),
-        "buckets": [bucket(by, each, "buckets") for each in dict.fromkeys(asked.buckets)],
+        "buckets": some_buckets(by, asked.buckets, "buckets"),
         "prefixes": list(dict.fromkeys(asked.prefixes)),
         "retention_classes": list(dict.fromkeys(asked.retention_classes)),
     }

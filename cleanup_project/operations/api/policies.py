@@ -101,7 +101,7 @@ def list_policies(request: HttpRequest, asked: Query[PoliciesAsked]) -> Any:
     rows = seen(request)
     if asked.tenant:
         rows = rows.filter(tenant=names.tenant(person(request), asked.tenant))
-    found, following = page(rows, asked, "code")
+    found, following = page(request, rows, asked, "code")
     return {"items": list(map(told, found)), "next": following}
 
 

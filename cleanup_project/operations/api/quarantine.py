@@ -6,14 +6,13 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, Field, model_validator
 
 from cleanup_project.base import jobs as bulkjobs
-from cleanup_project.base import paginator, tenancy
+from cleanup_project.base import tenancy
 from cleanup_project.base.canonical import instant
 from cleanup_project.base.display import counted
 from cleanup_project.base.models import FASTEST_JOB, BulkJob
@@ -31,7 +30,6 @@ from ledger.models import DeadLetter
 from retention.models import Bucket, Tenant
 
 router = Router(tags=["Quarantine"])
-BUDGET_MS: Final = 2000
 NAMED: Final = 20  # entries whose numbers are told in words
 CLASSES: Final = sorted(map(str, RULES))
 
@@ -199,8 +197,7 @@ def told(entry: DeadLetter) -> dict[str, Any]:
 def list_entries(request: HttpRequest, asked: Query[EntriesAsked]) -> Any:
     """What could not go on by itself, with the next action in plain words."""
     rows = narrowed(request, asked, asked.entries).rows
-    with transaction.atomic(), paginator.limited(BUDGET_MS):
-        found, following = page(rows, asked, "pk" if asked.entries == "open" else "-pk")
+    found, following = page(request, rows, asked, "pk" if asked.entries == "open" else "-pk")
     return {"items": list(map(told, found)), "next": following}
 
 

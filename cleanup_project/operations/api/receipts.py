@@ -101,7 +101,7 @@ def list_receipts(request: HttpRequest, asked: Query[ReceiptsAsked]) -> Any:
     """The newest first, without their documents. For many, the export is made."""
     rows = selection(person(request), asked).narrow(seen(request))
     rows = rows.select_related("tenant", "policy", "bucket", "run").defer("body")
-    found, following = page(rows, asked, "-issued_at", "-pk")
+    found, following = page(request, rows, asked, "-issued_at", "-pk")
     return {"items": list(map(told, found)), "next": following}
 
 

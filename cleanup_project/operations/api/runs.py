@@ -166,7 +166,7 @@ def list_runs(request: HttpRequest, asked: Query[RunsAsked]) -> Any:
         rows = rows.filter(state=asked.state)
     if asked.mode:
         rows = rows.filter(mode=asked.mode)
-    found, following = page(rows, asked, "-pk")
+    found, following = page(request, rows, asked, "-pk")
     come = standing.progress(found)
     return {"items": [told(run, come[run.pk]) for run in found], "next": following}
 

@@ -1,8 +1,9 @@
 """Every operation, every scope, every tenant: from the description itself, so that an operation cannot be forgotten."""
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -60,23 +61,23 @@ def samples(world: Acting) -> dict[str, Sample]:
     run = {"run_id": command.run.key}
     chosen = {"expected": 1, "reason": "Looked at."}
     return {
-        "listRuns": Sample(),
+        "listRuns": Sample(query={"policy": "originals"}),
         "openRun": Sample(body={"policy": "originals", "mode": "dry_run"}),
         "getRun": Sample(run),
         "getManifest": Sample(run),
         "explainCommand": Sample(query={"key": command.key}),
-        "listQuarantine": Sample(),
-        "countQuarantine": Sample(),
+        "listQuarantine": Sample(query={"bucket": "media"}),
+        "countQuarantine": Sample(query={"policy": "originals"}),
         "replayQuarantine": Sample(body=chosen | {"ids": [one.pk]}),
         "closeQuarantine": Sample(body=chosen | {"ids": [two.pk]}),
-        "listHolds": Sample(),
+        "listHolds": Sample(query={"tenant": "acme"}),
         "placeHold": Sample(body=HOLD),
         "requestRelease": Sample({"number": placed.pk}, body={"reason": "Over."}),
         "postEvent": Sample(body=EVENT),
         "listPolicies": Sample(),
         "getPolicy": Sample({"code": "originals"}),
-        "listReceipts": Sample(),
-        "exportReceipts": Sample(),
+        "listReceipts": Sample(query={"bucket": "media"}),
+        "exportReceipts": Sample(query={"run": command.run.key}),
         "getReceipt": Sample({"number": Receipt.objects.get().pk}),
         "explainObject": Sample(query={"bucket": "media", "key": "clips/a"}),
         "uploadCatalogue": Sample(
@@ -106,6 +107,49 @@ def is_nothing(answer: Any, sample: Sample) -> bool:
         return len(b"".join(answer.streaming_content).splitlines()) <= 1
     told = answer.json()
     return told in ({"items": [], "next": None}, {"total": 0, "whole": True, "by_cause": []})
+
+
+NAMES = {"bucket", "code", "ids", "key", "number", "policy", "run", "run_id", "tenant"}
+
+
+def nowhere(sample: Sample) -> Sample:
+    """The same request about what nobody has."""
+
+    def instead(given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: nothing(value) if name in NAMES else value for name, value in given.items()}
+
+    def nothing(value: Any) -> Any:
+        return [1 << 40] if isinstance(value, list) else 1 << 40 if isinstance(value, int) else "nowhere"
+
+    return replace(sample, path=instead(sample.path), query=instead(sample.query), body=instead(sample.body))
+
+
+def told(answer: Any, sample: Sample) -> tuple[int, str]:
+    """What is answered, apart from the names that were sent."""
+    if answer.streaming:
+        return answer.status_code, ""
+    body = answer.json()
+    body.pop("request_id", None)
+    text = json.dumps(body, ensure_ascii=False)
+    sent = {**sample.path, **sample.query, **(sample.body if isinstance(sample.body, dict) else {})}
+    for value in (str(value) for name, value in sent.items() if name in NAMES):
+        text = re.sub(rf"\b{re.escape(value)}\b", "·", text)
+    return answer.status_code, text
+
+
+def test_a_stranger_is_answered_as_about_what_nobody_has(world: Acting) -> None:
+    Tenant.objects.create(code="other", name="Other")
+    known = samples(world)
+    wrong = []
+    for each in operations():
+        sample, elsewhere = known[each.id], nowhere(known[each.id])
+        stranger = program(each.scope, tenants=["other"])
+        here, there = (told(called(stranger, each, one), one) for one in (sample, elsewhere))
+        if here != there:
+            wrong.append((each.id, here, there))
+    assert wrong == []
 
 
 def test_every_operation_takes_its_scope_alone_and_shows_nothing_to_strangers(world: Acting) -> None:
