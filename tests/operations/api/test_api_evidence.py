@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from cleanup_project.base.models import AuditEvent
-from cleanup_project.operations.api import objects, receipts
+from cleanup_project.operations.api import cursors, objects, receipts
 from ledger import copying, exports
 from ledger.explain import explain
 from ledger.models import CleanupRun, Receipt, ReceiptExport
@@ -161,6 +161,19 @@ def test_receipts_are_listed_by_time_narrowed_and_in_pages_that_cost_the_same() 
     ):  # fmt: skip
         assert field in problem(caller.get("/receipts", **query), 422, "invalid")["errors"], query
     assert world.tenant.code == "acme"
+
+
+def test_a_list_that_takes_too_long_is_given_up(world: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted(world)
+
+    def slow(request: Any) -> Any:
+        return Receipt.objects.extra(where=["pg_sleep(5)::text = ''"])
+
+    monkeypatch.setattr(cursors, "BUDGET_MS", 50)
+    monkeypatch.setattr(receipts, "seen", slow)
+    answer = program("receipts:read").get("/receipts")
+    assert "ask for less" in problem(answer, 503, "busy")["detail"]
+    assert int(answer["Retry-After"]) > 0
 
 
 def test_a_document_is_handed_out_byte_for_byte_and_that_is_on_record(world: Acting) -> None:

@@ -124,6 +124,19 @@ def test_holds_are_listed_by_tenant_and_matter_for_who_sees_them(world: Acting) 
     assert "Known buckets: none" in told["errors"]["buckets"][0]
 
 
+def test_buckets_are_read_once_and_of_many_some_are_told(world: Acting) -> None:
+    for number in range(25):
+        Bucket.objects.create(name=f"more-{number:02}")
+    caller, costs = program("holds:place"), []
+    for names in (["media", "nowhere"], ["media", "more-01", "more-02", "nowhere"]):
+        with CaptureQueriesContext(connection) as counted:
+            told = problem(caller.post("/holds", HOLD | {"buckets": names}), 422, "invalid")
+        costs.append(len(counted))
+    assert costs[0] == costs[1]
+    (words,) = told["errors"]["buckets"]
+    assert words.endswith("more-18@aws and 6 more")
+
+
 def test_pages_of_holds_cost_the_same_whatever_their_number(world: Acting) -> None:
     for letter in "abc":
         hold(world.tenant, world.bucket, f"{letter}/", by=world.people["compliance"])

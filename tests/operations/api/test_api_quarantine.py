@@ -169,6 +169,18 @@ def test_a_request_that_is_sent_again_counts_nothing(
             assert given(caller.post(f"/quarantine/{verb}", chosen(row), key=verb), 202)["id"] == first["id"]
 
 
+def test_a_cursor_belongs_to_the_items_of_one_job(world: Acting, caller: Program) -> None:
+    rows = parked(world, "a", "b", "c", "d")
+    numbers = []
+    for pair in (rows[:2], rows[2:]):
+        numbers.append(given(caller.post("/quarantine/close", chosen(*pair)), 202)["id"])
+        jobs.work_slice(numbers[-1], budget_seconds=5, wait=lambda seconds: None)
+    one, other = numbers
+    cursor = given(caller.get(f"/jobs/{one}/items", limit=1))["next"]
+    assert "cursor" in problem(caller.get(f"/jobs/{other}/items", limit=1, cursor=cursor), 422, "invalid")["errors"]
+    assert given(caller.get(f"/jobs/{one}/items", limit=1, cursor=cursor))["items"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
