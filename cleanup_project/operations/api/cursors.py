@@ -4,7 +4,8 @@ A cursor holds the place at which its page ended. It is signed, so that nobody m
 filters: with others it would skip or repeat rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from cleanup_project.base.canonical import instant
 from cleanup_project.operations.api.problems import Problem
 
 MOST: Final = 200
-BUDGET_MS: Final = 2000  # of each statement: filters together may have no index
+BUDGET_MS: Final = 2000  # of each statement
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 
@@ -42,19 +43,25 @@ class Paging(Schema):
 
 
 def page(request: HttpRequest, rows: QuerySet[M], asked: Paging, *order: str) -> tuple[Sequence[M], str | None]:
-    """The page that was asked for, and the cursor of the next. Raises OperationalError where that takes too long.
+    """The page that was asked for, and the cursor of the next.
 
     `order`: one column that is unique, or such a one after another, with a minus where they descend: an index leads there.
     """
     signer = signing.Signer(salt=f"api.cursor:{request.path}:{filters(asked)}")
     if asked.cursor:
         rows = rows.filter(beyond(order, position(signer, asked.cursor, len(order))))
-    with transaction.atomic(), paginator.limited(BUDGET_MS):
-        found = list(rows.order_by(*order)[: asked.limit + 1])
+    found = list(rows.order_by(*order)[: asked.limit + 1])
     if len(found) <= asked.limit:
         return found, None
     last = found[asked.limit - 1]
     return found[: asked.limit], signer.sign_object([plain(getattr(last, name.lstrip("-"))) for name in order])
+
+
+@contextmanager
+def budget() -> Iterator[None]:
+    """For lists of large tables, whose filters together may have no index. Raises OperationalError where it is used up."""
+    with transaction.atomic(), paginator.limited(BUDGET_MS):
+        yield
 
 
 def filters(asked: Paging) -> str:

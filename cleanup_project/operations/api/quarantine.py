@@ -18,7 +18,7 @@ from cleanup_project.base.display import counted
 from cleanup_project.base.models import FASTEST_JOB, BulkJob
 from cleanup_project.base.verbpages import person
 from cleanup_project.operations.api import jobs, names
-from cleanup_project.operations.api.cursors import Page, Paging, page
+from cleanup_project.operations.api.cursors import Page, Paging, budget, page
 from cleanup_project.operations.api.gate import Needs
 from cleanup_project.operations.api.problems import Problem
 from cleanup_project.operations.api.shapes import Asked, IdempotencyKey, Reason, Time, Whole, token_of
@@ -197,7 +197,8 @@ def told(entry: DeadLetter) -> dict[str, Any]:
 def list_entries(request: HttpRequest, asked: Query[EntriesAsked]) -> Any:
     """What could not go on by itself, with the next action in plain words."""
     rows = narrowed(request, asked, asked.entries).rows
-    found, following = page(request, rows, asked, "pk" if asked.entries == "open" else "-pk")
+    with budget():
+        found, following = page(request, rows, asked, "pk" if asked.entries == "open" else "-pk")
     return {"items": list(map(told, found)), "next": following}
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from cleanup_project.base import tenancy
 from cleanup_project.base.models import User
 from cleanup_project.base.verbpages import person
-from cleanup_project.operations.api.cursors import Page, Paging, page
+from cleanup_project.operations.api.cursors import Page, Paging, budget, page
 from cleanup_project.operations.api.gate import JSON, Needs
 from cleanup_project.operations.api.problems import Problem, not_found
 from cleanup_project.operations.api.shapes import Number, Time
@@ -101,7 +101,8 @@ def list_receipts(request: HttpRequest, asked: Query[ReceiptsAsked]) -> Any:
     """The newest first, without their documents. For many, the export is made."""
     rows = selection(person(request), asked).narrow(seen(request))
     rows = rows.select_related("tenant", "policy", "bucket", "run").defer("body")
-    found, following = page(request, rows, asked, "-issued_at", "-pk")
+    with budget():
+        found, following = page(request, rows, asked, "-issued_at", "-pk")
     return {"items": list(map(told, found)), "next": following}
 
 
