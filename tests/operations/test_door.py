@@ -108,9 +108,29 @@ def test_a_database_that_is_slow_is_one_that_does_not_answer(monkeypatch: pytest
 @pytest.mark.django_db
 def test_while_one_question_waits_for_the_database_no_other_joins_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "ANSWERS_WITHIN", 0.05)
-    with readiness._asking, CaptureQueriesContext(connection) as captured:
+    with readiness._asking["serving"], CaptureQueriesContext(connection) as captured:
         assert asked("/readyz")[0] == 503
     assert len(captured) == 0
+
+
+@pytest.mark.django_db
+def test_a_queue_that_cannot_be_read_takes_no_page_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive()
+    monkeypatch.setattr(readiness, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(readiness.vitals, "due", lambda: sql("SELECT pg_sleep(3)"))
+    status, lines = asked("/readyz")
+    assert (status, lines[4]) == (200, f"fault queue: {readiness.unread('queue').words}")
+    assert lines[3].startswith("ok workers")
+    assert asked("/readyz?workers")[0] == 503
+
+
+@pytest.mark.django_db
+def test_while_somebody_waits_for_the_queue_others_hear_at_once_that_the_web_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "ANSWERS_WITHIN", 0.2)
+    with readiness._asking["working"]:
+        assert asked("/readyz")[0] == 200
 
 
 @pytest.mark.django_db

@@ -6,6 +6,7 @@ see it.
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from ledger import vitals
 KEPT: Final = 3  # seconds: however often somebody asks
 ANSWERS_WITHIN: Final = 1.0  # seconds
 SERVES: Final = frozenset({"database", "migrations"})
-_asking = threading.Lock()
+_asking: Final = {"serving": threading.Lock(), "working": threading.Lock()}
 
 
 class Finding(NamedTuple):
@@ -39,40 +40,56 @@ NO_DATABASE: Final = Finding(
 
 
 def findings() -> list[Finding]:
-    """As of up to KEPT seconds ago. One process asks one question at a time: a database that hangs holds one thread."""
-    kept: list[Finding] | None = caches["process"].get("readiness")
+    """As of up to KEPT seconds ago. However the work is found, or not found out, what serves is told as it was found."""
+    found = asked("serving", serving, [NO_DATABASE])
+    if all(each.fine for each in found):
+        found = found + asked("working", working, [unread("workers"), unread("queue")])
+    return found
+
+
+def asked(name: str, look: Callable[[], list[Finding]], unknown: list[Finding]) -> list[Finding]:
+    """One process asks each question once at a time: a database that hangs holds one thread for it."""
+    kept: list[Finding] | None = caches["process"].get(name)
     if kept is not None:
         return kept
-    if not _asking.acquire(timeout=ANSWERS_WITHIN):
-        return [NO_DATABASE]
+    if not _asking[name].acquire(timeout=ANSWERS_WITHIN):
+        return unknown
     try:
         kept = look()
-        caches["process"].set("readiness", kept, KEPT)
+        caches["process"].set(name, kept, KEPT)
     finally:
-        _asking.release()
+        _asking[name].release()
     return kept
 
 
-def look() -> list[Finding]:
+def serving() -> list[Finding]:
     begun = time.monotonic()
     try:
         with transaction.atomic(), paginator.limited(int(1000 * ANSWERS_WITHIN)):
-            now = clock.now()
+            clock.now()
             if time.monotonic() - begun > ANSWERS_WITHIN:
                 return [NO_DATABASE]
-            if not migrated():
-                return [
-                    Finding("database", True, "It answers."),
-                    Finding("migrations", False, "Some are not applied. Run `manage.py migrate`."),
-                ]
-            return [
-                Finding("database", True, "It answers."),
-                Finding("migrations", True, "All are applied."),
-                workers(now),
-                queue(now),
-            ]
+            applied = migrated()
     except Error:
         return [NO_DATABASE]
+    words = "All are applied." if applied else "Some are not applied. Run `manage.py migrate`."
+    return [Finding("database", True, "It answers."), Finding("migrations", applied, words)]
+
+
+def working() -> list[Finding]:
+    return [read("workers", workers), read("queue", queue)]
+
+
+def read(subject: str, check: Callable[[datetime], Finding]) -> Finding:
+    try:
+        with transaction.atomic(), paginator.limited(int(1000 * ANSWERS_WITHIN)):
+            return check(clock.now())
+    except Error:
+        return unread(subject)
+
+
+def unread(subject: str) -> Finding:
+    return Finding(subject, False, "It could not be read within a second. See what the database is busy with.")
 
 
 def migrated() -> bool:
