@@ -7,9 +7,13 @@ from cleanup_project.operations.watch import judging, telling
 @queue.task(queue=queue.CONTROL)
 def watch() -> None:
     """Once a minute: compare what waits with its deadlines, write the events of alarms, and have e-mails sent."""
-    judging.judge()
-    telling.announce()
-    telling.ring()
+    try:
+        judging.judge()
+    finally:
+        try:
+            telling.announce()
+        finally:
+            telling.ring()
 
 
 @queue.task(queue=queue.WORK)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db.models.functions import Now
@@ -21,7 +22,7 @@ from ledger import manifest, runs
 from ledger.models import CleanupRun
 from ledger.tasks import tick
 from retention import control
-from retention.models import PolicyRevision, StopSwitch, Tenant
+from retention.models import Bucket, PolicyRevision, StopSwitch, Tenant
 from tests import world
 from tests.ledger.acting import build
 from tests.operations.mail import Postbox, mail_server
@@ -161,6 +162,37 @@ def test_a_bucket_that_is_not_listed_any_more_is_judged_although_no_run_looks_at
     assert Alarm.objects.open().filter(kind="catalogue.stale").exists()
 
 
+def test_one_bucket_that_cannot_be_judged_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    working()
+    first = Bucket.objects.create(name="never-listed")
+    acting = build()
+    world.listed(acting.bucket)
+    sql("UPDATE retention_bucket SET catalogue_max_age_hours = 1")
+    sql("UPDATE retention_cataloguesync SET started_at = now() - interval '2 h'")
+    review = judging.freshness.review
+
+    def broken_for_the_first(bucket: Bucket) -> None:
+        if bucket == first:
+            sql("SELECT 1 / 0")
+        review(bucket)
+
+    monkeypatch.setattr(judging.freshness, "review", broken_for_the_first)
+    judging.judge()
+    assert [each.subject_id for each in Alarm.objects.open()] == [str(acting.bucket.pk)]
+
+
+def test_what_takes_too_long_to_be_judged_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_codes: Any) -> None:
+        sql("SELECT pg_sleep(5)")
+
+    first, *rest = judging.WATCHED
+    monkeypatch.setattr(judging, "JUDGED_WITHIN", 100)
+    monkeypatch.setattr(judging, "WATCHED", (first._replace(oldest=slow), *rest))
+    with structlog.testing.capture_logs() as logged:
+        assert judged() == {("workers", ""), ("last-tick", "")}
+    assert [each["deadline"] for each in logged] == [first.name]
+
+
 # By event.
 
 
@@ -213,6 +245,21 @@ def test_a_receiver_gets_it_signed(settings: Any, tenant: Tenant, compliance: Us
     data = json.loads(request.body)["data"]
     assert (data["alarm"], data["kind"], data["tenant"]) == (alarm.pk, "catalogue.stale", "acme")
     assert "3 days old." not in request.body.decode(), "what is told to programs holds no words"
+
+
+def test_one_alarm_that_cannot_be_told_keeps_no_other(monkeypatch: pytest.MonkeyPatch, tenant: Tenant) -> None:
+    first, second = raised("run.tripped", tenant), raised(subject=tenant)
+    emit = telling.emit
+
+    def broken_for_the_first(alarm: Alarm, type: str) -> None:
+        if alarm == first:
+            sql("SELECT 1 / 0")
+        emit(alarm, type)
+
+    monkeypatch.setattr(telling, "emit", broken_for_the_first)
+    assert telling.announce() == 1
+    assert [each.pk for each in Alarm.objects.unannounced()] == [first.pk]
+    assert json.loads(bytes(OutboxEvent.objects.get().body))["data"]["alarm"] == second.pk
 
 
 # By e-mail.
@@ -343,6 +390,19 @@ def test_each_tick_has_a_round_made_and_a_round_rings_for_mail_only_where_some_i
     raised()
     tasks.watch()
     assert [(message.func(), message.key) for message in OrmQ.objects.all()] == [(tasks.mail.name, "work")]
+
+
+@pytest.mark.parametrize("step", ["judging.judge", "telling.announce"])
+def test_whatever_fails_in_a_round_mail_is_rung_for(settings: Any, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def broken() -> None:
+        raise RuntimeError("a fault of ours")
+
+    settings.ALERT_EMAILS = [OPS]
+    raised()
+    monkeypatch.setattr(f"cleanup_project.operations.watch.{step}", broken)
+    with pytest.raises(RuntimeError):
+        tasks.watch()
+    assert rung() == [tasks.mail.name]
 
 
 def test_a_round_by_hand_says_what_it_did(postbox: Postbox) -> None:

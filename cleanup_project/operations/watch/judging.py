@@ -4,7 +4,8 @@ All tenants are looked at together first, so that it costs a few reads while all
 is well within its deadline again, and not while it goes to and fro about it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -13,17 +14,18 @@ from django.db import transaction
 from django.db.models import Max
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, clock, display
+from cleanup_project.base import alarms, clock, display, paginator
 from cleanup_project.base.models import Alarm, Heartbeat
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, code
 from ledger import causes, schedule
 from ledger import vitals as of_ledger
 from retention import freshness
 from retention import vitals as of_retention
-from retention.models import Tenant
+from retention.models import Bucket, Tenant
 from webhooks import vitals as of_webhooks
 
 EASED: Final = 0.75  # of its deadline: from there on an alarm is over
+JUDGED_WITHIN: Final = 10_000  # milliseconds for each statement: a round has to end within its minute
 Oldest = Callable[[Sequence[str]], datetime | None]
 
 log = structlog.get_logger(__name__)
@@ -123,18 +125,32 @@ WATCHED: Final = (
 
 
 def judge() -> int:
-    """Raise, say anew and clear the alarms of all deadlines; returns how many are open."""
+    """Raise, say anew and clear the alarms of all deadlines; returns how many are open.
+
+    What cannot be judged, or not within JUDGED_WITHIN for each statement, keeps nothing else from it; the next round tries
+    again.
+    """
     now = clock.now()
     for watched in WATCHED:
-        try:
-            with transaction.atomic():
-                judge_one(watched, now)
-        except Exception:  # one never keeps the others from being judged; the next round tries again
-            log.exception("a deadline was not judged", deadline=watched.name)
-    for bucket in of_retention.unlisted():
-        with transaction.atomic():
+        with alone(deadline=watched.name):
+            judge_one(watched, now)
+    buckets: list[Bucket] = []
+    with alone(deadline="Oldest listing"):
+        buckets += of_retention.unlisted()
+    for bucket in buckets:
+        with alone(deadline="Oldest listing", bucket=bucket.pk):
             freshness.review(bucket)
     return Alarm.objects.open().filter(kind__in=[each.kind for each in WATCHED]).count()
+
+
+@contextmanager
+def alone(**what: object) -> Iterator[None]:
+    """In a transaction of its own; if it fails, it is logged, and the round goes on."""
+    try:
+        with transaction.atomic(), paginator.limited(JUDGED_WITHIN):
+            yield
+    except Exception:
+        log.exception("a deadline was not judged", **what)
 
 
 def judge_one(watched: Watched, now: datetime) -> None:

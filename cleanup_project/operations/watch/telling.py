@@ -33,9 +33,17 @@ log = structlog.get_logger(__name__)
 
 
 def announce() -> int:
-    """Write the events of alarms that were raised or are over; returns how many alarms it was about."""
-    found = list(Alarm.objects.unannounced().order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
-    return sum(announce_one(pk) for pk in found)
+    """Write the events of alarms that were raised or are over; returns how many alarms it was about.
+
+    An alarm whose events cannot be written keeps no other from being told; the next round tries again.
+    """
+    told = 0
+    for pk in list(Alarm.objects.unannounced().order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):
+        try:
+            told += announce_one(pk)
+        except Exception:
+            log.exception("the events of an alarm were not written", alarm=pk)
+    return told
 
 
 def announce_one(pk: int) -> bool:
