@@ -14,6 +14,7 @@ from ledger.states import RUN_OPEN, RunState
 RUNS_SHOWN: Final = 8
 MISSED_WITHIN: Final = timedelta(hours=24)
 PAST_COUNTED: Final = 100_000
+QUARANTINE_COUNTED: Final = 10_000
 
 
 class Eligible(NamedTuple):
@@ -27,6 +28,14 @@ class Eligible(NamedTuple):
 class Due(NamedTuple):
     command_id: int
     since: datetime
+
+
+class Waiting(NamedTuple):
+    """What is open in quarantine of one failure class: since when the oldest is, and how many."""
+
+    failure_class: str
+    since: datetime
+    number: int
 
 
 class Scanned(NamedTuple):
@@ -61,6 +70,18 @@ def eligible(codes: Sequence[str] = ()) -> Eligible | None:
 def due(codes: Sequence[str] = ()) -> Due | None:
     found = rows("vital_queue.sql", codes)
     return Due(*found[0]) if found else None
+
+
+def quarantined(codes: Sequence[str] = (), counted: int = QUARANTINE_COUNTED) -> list[Waiting]:
+    """By failure class, all of them; their number is counted up to `counted` of each tenant and class.
+
+    `causes` tells more of them, and of so many causes only as a page can show.
+    """
+    return [Waiting(*row) for row in rows("vital_quarantine.sql", codes, counted=counted)]
+
+
+def quarantined_since(codes: Sequence[str] = ()) -> datetime | None:
+    return min((each.since for each in quarantined(codes, counted=0)), default=None)
 
 
 def runs(codes: Sequence[str] = ()) -> list[Going]:

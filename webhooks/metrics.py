@@ -28,7 +28,11 @@ def snapshot() -> list[Sample]:
     `_last_hour` counts attempts that ended within an hour; classes are those of `webhooks.failures`, `delivered` for 2xx.
     `webhook_lease_lost` counts attempts that never ended: whoever sent them was lost. Ages and times are seconds.
     """
-    return [*attempts(), *times(), *latencies(), *deliveries(), *endpoints()]
+    return [*ages(), *attempts(), *times(), *latencies(), *deliveries(), *endpoints()]
+
+
+def ages() -> list[Sample]:
+    return [("webhook_oldest_due_age_seconds", {}, max((age for _, age in oldest_due()), default=0.0))]
 
 
 def attempts() -> list[Sample]:
@@ -74,7 +78,6 @@ def latencies() -> list[Sample]:
 def deliveries() -> list[Sample]:
     ((due, waiting, held, in_flight, lost),) = rows("metrics_deliveries.sql")
     return [
-        ("webhook_oldest_due_age_seconds", {}, max((age for _, age in oldest_due()), default=0.0)),
         ("webhook_pending", {"state": "due"}, due),
         ("webhook_pending", {"state": "waiting"}, waiting),
         ("webhook_pending", {"state": "held"}, held),

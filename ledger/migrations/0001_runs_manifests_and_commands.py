@@ -221,6 +221,7 @@ class Migration(migrations.Migration):
                 'indexes': [
                     models.Index(condition=models.Q(('resolved_at', None)), fields=['id'], name='quarantine_open'),
                     models.Index(condition=models.Q(('resolved_at', None)), fields=['failure_class', 'storage_code', 'bucket', 'tenant', 'id'], include=('entered_at',), name='quarantine_causes'),
+                    models.Index(condition=models.Q(('resolved_at', None)), fields=['tenant', 'failure_class', 'entered_at'], name='quarantine_waiting'),
                     models.Index(condition=models.Q(('resolved_at', None)), fields=['key', 'id'], name='quarantine_by_key'),
                     models.Index(fields=['run', 'id'], name='quarantine_by_run'),
                     models.Index(fields=['failure_class', 'id'], name='quarantine_by_class'),

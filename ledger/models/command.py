@@ -321,6 +321,12 @@ class DeadLetter(models.Model):
                 condition=Q(resolved_at=None),
                 name="quarantine_causes",
             ),
+            # What is open by class, and the oldest of each (sql/vital_quarantine.sql).
+            models.Index(
+                fields=["tenant", "failure_class", "entered_at"],
+                condition=Q(resolved_at=None),
+                name="quarantine_waiting",
+            ),
             models.Index(fields=["key", "id"], condition=Q(resolved_at=None), name="quarantine_by_key"),
             # What is open and what is resolved of one run, class or tenant.
             models.Index(fields=["run", "id"], name="quarantine_by_run"),

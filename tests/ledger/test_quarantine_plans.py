@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Min
 from django.test import Client
 from django.urls import reverse
 
 from cleanup_project.base import roles, sqlfiles
 from cleanup_project.base.models import User
-from ledger import causes
+from ledger import causes, vitals
 from ledger.models import DeadLetter
 from tests.ledger.acting import Acting, build
 from tests.ledger.parking import parked
 from tests.ledger.test_admin_plans import queries_of
 from tests.web import quick_pages, url  # noqa: F401
+from tests.webhooks.world import sql
 
 pytestmark = [pytest.mark.bulk, pytest.mark.django_db]
 ROWS = 45_000
@@ -89,6 +91,27 @@ def test_causes_are_found_from_one_to_the_next(large: Acting) -> None:
             plan = "\n".join(row[0] for row in cursor.fetchall())
         assert plan.count("quarantine_causes") >= 2  # the first cause, and each that follows
         assert "Seq Scan on ledger_deadletter" not in plan
+
+
+def test_the_oldest_of_each_class_is_found_by_its_index(large: Acting) -> None:
+    sql(
+        "UPDATE ledger_deadletter SET entered_at = now() - interval '3 d' WHERE id = (SELECT max(id) FROM ledger_deadletter)"
+    )
+    with connection.cursor() as cursor:
+        statement = sqlfiles.read(vitals.__file__, "vital_quarantine.sql")
+        cursor.execute(f"EXPLAIN {statement}", {"codes": [], "counted": vitals.QUARANTINE_COUNTED})
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert plan.count("quarantine_waiting") >= 2  # the first class, and each that follows
+    assert "Seq Scan on ledger_deadletter" not in plan
+    found = {each.failure_class: each for each in vitals.quarantined()}
+    waiting = DeadLetter.objects.filter(resolved_at=None)
+    for failure_class, oldest in waiting.order_by().values_list("failure_class").annotate(Min("entered_at")):
+        assert found.pop(failure_class)[1:] == (
+            oldest, min(waiting.filter(failure_class=failure_class).count(), vitals.QUARANTINE_COUNTED)
+        )  # fmt: skip
+    assert found == {}
+    assert vitals.quarantined_since([large.tenant.code]) == waiting.aggregate(at=Min("entered_at"))["at"]
+    assert vitals.quarantined_since(["elsewhere"]) is None
 
 
 def test_all_of_a_cause_is_counted_by_its_index(large: Acting, client: Client) -> None:

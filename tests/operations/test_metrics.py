@@ -205,6 +205,37 @@ def test_a_part_that_fails_or_takes_too_long_is_left_out_and_counted(monkeypatch
     assert found["cleanup_stop_switches",] == 0
 
 
+def test_where_nothing_can_be_counted_every_age_is_told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    (rule,) = [each for each in rules(settings) if each["alert"] == "ScrapeIncomplete"]
+    counting = rule["expr"].split('"')[1].split("|")
+    before = {name for name in scraped() if "age" in name[0]}
+    assert {"cleanup_queue_age_seconds", "cleanup_webhook_oldest_due_age_seconds"} < {name for name, *_ in before}
+    monkeypatch.setattr(exposition, "PARTS", exposition.PARTS | dict.fromkeys(counting, failing))
+    found = scraped()
+    assert {name[1] for name, value in found.items() if name[0] == "cleanup_scrape_errors" and value} == set(counting)
+    assert before <= found.keys()
+
+
+def test_a_scrape_ends_in_time_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lasting(now: datetime) -> Iterator[Sample]:
+        for each in range(100):
+            sql("SELECT pg_sleep(0.05)")
+            yield Sample("cleanup_stop_switches", each)
+
+    monkeypatch.setattr(exposition, "WITHIN", 0.2)
+    monkeypatch.setattr(exposition, "PARTS", {"lasting": lasting} | exposition.PARTS)
+    found = scraped()
+    assert found["cleanup_scrape_errors", "lasting"] == found["cleanup_scrape_errors", "attempts"] == 1
+    assert ("cleanup_stop_switches",) not in found
+
+
+def test_while_somebody_reads_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "WITHIN", 0.05)
+    with exposition._reading, CaptureQueriesContext(connection) as captured:
+        assert set(scraped().values()) == {1}
+    assert len(captured) == 0
+
+
 def test_without_a_database_only_the_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> datetime:
         raise OperationalError("connection refused")

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from django.db import connection
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
@@ -19,7 +20,7 @@ from cleanup_project.operations import tasks
 from cleanup_project.operations.watch import judging, telling
 from cleanup_project.operations.watch.deadlines import DEADLINES, WRITTEN, with_settings
 from ledger import manifest, runs
-from ledger.models import CleanupRun
+from ledger.models import CleanupRun, DeadLetter
 from ledger.tasks import tick
 from retention import control
 from retention.models import Bucket, PolicyRevision, StopSwitch, Tenant
@@ -128,6 +129,21 @@ def test_an_alarm_is_not_over_before_its_age_is_well_below() -> None:
     for hours, there in ((23, False), (25, True), (19, True), (17, False), (19, False)):
         sql("UPDATE ledger_deadletter SET entered_at = now() - %s", timedelta(hours=hours))
         assert (("in-quarantine", "acme") in judged()) is there, hours
+
+
+def test_what_has_been_in_quarantine_the_longest_is_seen_behind_ever_so_many_causes() -> None:
+    working()
+    troubled_world()
+    with connection.cursor() as cursor:  # more causes than a page shows, all of them before the one that is overdue
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        columns = [each.column for each in DeadLetter._meta.concrete_fields if not each.primary_key]
+        values = {"failure_class": "'aaa'", "storage_code": "n", "cycle": "n", "entered_at": "now()"}
+        cursor.execute(
+            f"INSERT INTO ledger_deadletter ({', '.join(columns)}) SELECT "
+            f"{', '.join(values.get(each, each) for each in columns)} FROM ledger_deadletter, generate_series(1, 600) n"
+        )
+    sql("UPDATE ledger_deadletter SET entered_at = now() - interval '2 d' WHERE failure_class = 'permission'")
+    assert ("in-quarantine", "acme") in judged()
 
 
 def test_that_nobody_works_is_told_from_outside() -> None:

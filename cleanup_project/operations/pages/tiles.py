@@ -108,7 +108,8 @@ def queue(looking: Looking) -> Tile:
 def quarantined(looking: Looking) -> Tile:
     found = looking.quarantine
     words = f"{found.number:,}" if found.whole else f"more than {found.number:,}"
-    return numbered("In quarantine", words, found.oldest, looking, list_url(DeadLetter), "nothing waits for a person")
+    oldest = of_ledger.quarantined_since(looking.codes)
+    return numbered("In quarantine", words, oldest, looking, list_url(DeadLetter), "nothing waits for a person")
 
 
 def approvals(looking: Looking) -> Tile:

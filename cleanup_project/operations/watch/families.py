@@ -37,7 +37,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "For how long the oldest command has been due that no worker has; paused and stopped ones count. 0: none.",
     ),
     "cleanup_quarantine_entries": Family(
-        "gauge", "Open entries. At most 10,000 are counted for each cause, bucket and tenant.", ("class",)
+        "gauge", "Open entries. At most 10,000 are counted for each class and tenant.", ("class",)
     ),
     "cleanup_quarantine_oldest_age_seconds": Family(
         "gauge", "Since the oldest open entry of the class entered.", ("class",)

@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from django.db.models import Count, Max, Min, Sum
@@ -13,8 +14,8 @@ from cleanup_project.base.models import Alarm, Heartbeat, RollupMark
 from cleanup_project.operations.watch import telling
 from cleanup_project.operations.watch.deadlines import OVERDUE
 from cleanup_project.operations.watch.samples import Sample
-from ledger import causes, schedule
 from ledger import rollups as of_ledger_rollups
+from ledger import schedule
 from ledger import vitals as of_ledger
 from ledger.models import CleanupRun
 from ledger.states import RUN_OPEN, RunState
@@ -34,8 +35,6 @@ def ledger(now: datetime) -> Iterator[Sample]:
     eligible, due = of_ledger.eligible(), of_ledger.due()
     _number, approvals = of_ledger.approvals()
     yield Sample("cleanup_oldest_eligible_age_seconds", age(eligible.since if eligible else None, now))
-    yield Sample("cleanup_objects_past_deadline", of_ledger.past(OVERDUE["oldest-eligible"]))
-    yield Sample("cleanup_run_items_remaining", of_ledger.remaining())
     yield Sample("cleanup_queue_age_seconds", age(due.since if due else None, now))
     yield Sample("cleanup_approval_oldest_age_seconds", age(approvals, now))
     opened = dict(CleanupRun.objects.open().order_by().values_list("state").annotate(Count("pk")))
@@ -43,11 +42,17 @@ def ledger(now: datetime) -> Iterator[Sample]:
         yield Sample("cleanup_runs_open", opened.get(state, 0), {"state": state})
 
 
+def backlog(now: datetime) -> Iterator[Sample]:
+    """How much there is: what is counted takes the longer the more it is, and may be given up without the ages."""
+    yield Sample("cleanup_objects_past_deadline", of_ledger.past(OVERDUE["oldest-eligible"]))
+    yield Sample("cleanup_run_items_remaining", of_ledger.remaining())
+    for each in of_ledger.quarantined():
+        yield Sample("cleanup_quarantine_entries", each.number, {"class": each.failure_class})
+
+
 def quarantine(now: datetime) -> Iterator[Sample]:
-    for failure_class, groups in sorted(causes.groups().by_class.items()):
-        labels = {"class": failure_class}
-        yield Sample("cleanup_quarantine_entries", sum(each.number for each in groups), labels)
-        yield Sample("cleanup_quarantine_oldest_age_seconds", age(min(each.oldest for each in groups), now), labels)
+    for each in of_ledger.quarantined(counted=0):
+        yield Sample("cleanup_quarantine_oldest_age_seconds", age(each.since, now), {"class": each.failure_class})
 
 
 def schedules(now: datetime) -> Iterator[Sample]:
@@ -93,9 +98,23 @@ def alarms(now: datetime) -> Iterator[Sample]:
     yield Sample("cleanup_alarms_untold", telling.untold())
 
 
-def webhooks(now: datetime) -> Iterator[Sample]:
-    for name, labels, value in metrics.snapshot():
+def deliveries(now: datetime) -> Iterator[Sample]:
+    """How many there are, as `backlog`."""
+    return of_dispatch(metrics.deliveries(), metrics.endpoints())
+
+
+def attempts(now: datetime) -> Iterator[Sample]:
+    """What was sent in the last hour, and how long it took: the more it was, the longer it takes."""
+    return of_dispatch(metrics.attempts(), metrics.times(), metrics.latencies())
+
+
+def of_dispatch(*found: Iterable[metrics.Sample]) -> Iterator[Sample]:
+    for name, labels, value in chain(*found):
         yield Sample(f"cleanup_{name}", value, labels)
+
+
+def webhooks(now: datetime) -> Iterator[Sample]:
+    yield from of_dispatch(metrics.ages())
     owed = of_webhooks.owed()
     yield Sample("cleanup_webhook_oldest_undelivered_age_seconds", age(owed.since if owed else None, now))
     troubled = of_webhooks.troubled().order_by("pk").values_list("pk", "failing_since", "disabled_at")

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from cleanup_project.base import alarms, clock, display, paginator
 from cleanup_project.base.models import Alarm, Heartbeat
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, code
-from ledger import causes, schedule
+from ledger import schedule
 from ledger import vitals as of_ledger
 from retention import freshness
 from retention import vitals as of_retention
@@ -82,7 +82,7 @@ WATCHED: Final = (
         "See whether workers run, and for pauses, stops and closed windows.",
     ),
     Watched(
-        "In quarantine", lambda codes: causes.groups(codes).oldest,
+        "In quarantine", of_ledger.quarantined_since,
         "An entry has been in quarantine since {since}.",
         "Repair its cause, then replay it, or close it without retry.",
     ),
