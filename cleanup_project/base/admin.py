@@ -198,9 +198,22 @@ class AuditEventAdmin(ReadOnlyAdmin[AuditEvent]):
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     tenant_path = ""
     shared = "Workers serve every tenant, and their rows tell of none."
-    list_display = ("queue", "host", "seen_at", "last_start_at", "last_ack_at", "last_tick_at", "restarts")
+    list_display = (
+        "queue",
+        "host",
+        "seen_at",
+        "last_start_at",
+        "last_ack_at",
+        "last_tick_at",
+        "restarts",
+        "stopped_at",
+    )
     ordering = ("host", "queue", "id")
-    empty_words = {"unacked_since": "all acknowledged", "restart_reason": "never restarted"}
+    empty_words = {
+        "stopped_at": "not in order",
+        "unacked_since": "all acknowledged",
+        "restart_reason": "never restarted",
+    }
 
 
 @admin.register(Alarm)

@@ -5,14 +5,14 @@ A process of a cluster knows its row by the environment that the supervisor gave
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 import structlog
-from django.db import Error
-from django.db.models import F, Q, QuerySet
+from django.db import Error, transaction
+from django.db.models import Count, F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 
 from cleanup_project.base.models import Heartbeat
@@ -22,6 +22,15 @@ log = structlog.get_logger(__name__)
 VARIABLE: Final = "CLUSTER_HEARTBEAT"
 ALIVE: Final = timedelta(minutes=1)  # a supervisor looks every few seconds
 FORGOTTEN_AFTER: Final = timedelta(days=1)
+LIVING: Final = Q(stopped_at=None, seen_at__gt=Now() - ALIVE)
+
+
+class Served(NamedTuple):
+    """How many clusters serve a queue at present, and when any was last seen; None: never, as far as is remembered."""
+
+    queue: str
+    clusters: int
+    seen_at: datetime | None
 
 
 def task_started(*, is_tick: bool) -> None:
@@ -40,11 +49,26 @@ def acknowledged() -> None:
 
 
 def begin(key: str) -> Heartbeat:
-    """A new row for a cluster of this host; rows that nobody looks after any more go."""
+    """A new row for a cluster of this host, in place of those of its queue that nobody looks after any more."""
     host = socket.gethostname()
-    abandoned = Q(seen_at__lt=Now() - FORGOTTEN_AFTER) | Q(host=host, queue=key, seen_at__lt=Now() - ALIVE)
-    Heartbeat.objects.filter(abandoned).delete()
-    return Heartbeat.objects.create(host=host, queue=key)
+    ended = (
+        Q(stopped_at__isnull=False) | Q(seen_at__lt=Now() - FORGOTTEN_AFTER) | Q(host=host, seen_at__lt=Now() - ALIVE)
+    )
+    with transaction.atomic():
+        replaced = Heartbeat.objects.filter(ended, queue=key)
+        ticked_at = replaced.aggregate(at=Max("last_tick_at"))["at"]
+        replaced.delete()
+        return Heartbeat.objects.create(host=host, queue=key, last_tick_at=ticked_at)
+
+
+def end(row: Heartbeat) -> None:
+    """The cluster has stopped in order."""
+    Heartbeat.objects.filter(pk=row.pk).update(stopped_at=Now(), pid=None, unacked_since=None)
+
+
+def forget(*, but: Collection[str]) -> None:
+    """Remove what is left of other queues, which nobody is to serve any more."""
+    Heartbeat.objects.filter(seen_at__lt=Now() - FORGOTTEN_AFTER).exclude(queue__in=but).delete()
 
 
 def begin_again(row: Heartbeat, reason: str) -> Heartbeat:
@@ -64,9 +88,16 @@ def seen(row: Heartbeat, pid: int) -> None:
     Heartbeat.objects.filter(pk=row.pk).update(seen_at=Now(), pid=pid)
 
 
+def served(keys: Collection[str]) -> list[Served]:
+    """How each of these queues is served."""
+    rows = Heartbeat.objects.filter(queue__in=keys).order_by().values_list("queue")
+    found = {each[0]: Served(*each) for each in rows.annotate(n=Count("pk", filter=LIVING), at=Max("seen_at"))}
+    return [found.get(key, Served(key, 0, None)) for key in keys]
+
+
 def is_alone(row: Heartbeat) -> bool:
     """Whether no other cluster serves the same queue at present."""
-    others = Heartbeat.objects.filter(queue=row.queue, seen_at__gte=Now() - ALIVE).exclude(pk=row.pk)
+    others = Heartbeat.objects.filter(LIVING, queue=row.queue).exclude(pk=row.pk)
     return not others.exists()
 
 

@@ -143,6 +143,11 @@ def key_of(queue: str) -> str:
     return queue if queue == WORK and not settings.ONE_CLUSTER else str(settings.Q_CLUSTER["name"])
 
 
+def all_keys() -> list[str]:
+    """Of the queues that have to be served, each by a cluster: the one, or both."""
+    return list(dict.fromkeys(map(key_of, (CONTROL, WORK))))
+
+
 @receiver(post_execute)
 def message_is_gone(**_: Any) -> None:
     """Called in a cluster's monitor, after each acknowledgement."""

@@ -108,6 +108,7 @@ class Cluster:
         if self.key == queue.key_of(queue.CONTROL):
             queue.keep_schedule()
             queue.forget_failures()
+            heartbeats.forget(but=queue.all_keys())
             queue.wake(queue.TICK)  # django-q2's scheduler waits for half a minute
         connections.close_all()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
@@ -185,11 +186,11 @@ class Cluster:
                 os.waitpid(-self.process.pid, 0)
         self.process = None
 
-    def forget(self) -> None:
+    def sign_off(self) -> None:
         if self.row is not None:
             with suppress(Error):
                 close_old_connections()
-                self.row.delete()
+                heartbeats.end(self.row)
 
 
 def end_all(clusters: Sequence[Cluster], stop: Stop, within: float) -> None:
@@ -205,7 +206,7 @@ def end_all(clusters: Sequence[Cluster], stop: Stop, within: float) -> None:
         time.sleep(STEP_SECONDS)
     for cluster in clusters:
         cluster.end()
-        cluster.forget()
+        cluster.sign_off()
     log.info("stopped")
 
 

@@ -34,7 +34,9 @@ def asked(address: str) -> tuple[int, list[str]]:
 
 
 def alive(**fields: Any) -> Heartbeat:
-    return Heartbeat.objects.create(**{"host": "secret-host", "queue": "work", "last_tick_at": Now()} | fields)
+    """A cluster of each queue; `fields`: of the one that ticks."""
+    Heartbeat.objects.create(host="secret-host", queue="work")
+    return Heartbeat.objects.create(**{"host": "secret-host", "queue": "cleanup", "last_tick_at": Now()} | fields)
 
 
 def test_livez_touches_nothing_and_minds_no_host(settings: Any) -> None:
@@ -63,7 +65,8 @@ def test_the_web_is_ready_although_no_worker_runs_and_the_work_is_not() -> None:
 def test_with_workers_that_are_seen_and_tick_the_work_goes_on() -> None:
     alive()
     assert asked("/readyz?workers")[0] == 200
-    for wrong in ({"seen_at": Now() - timedelta(minutes=2)}, {"last_tick_at": Now() - timedelta(minutes=6)}):
+    ago = {name: Now() - timedelta(minutes=minutes) for name, minutes in (("seen_at", 2), ("last_tick_at", 6))}
+    for wrong in (*({name: at} for name, at in ago.items()), {"stopped_at": Now()}):
         caches["process"].clear()
         Heartbeat.objects.all().delete()
         alive(**wrong)

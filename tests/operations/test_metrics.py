@@ -1,5 +1,6 @@
 """/metrics: everything that is promised, right, for who may read it, at a price that does not grow; and rules that fit."""
 
+import math
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -94,7 +95,7 @@ def test_every_metric_is_described_and_every_described_one_is_told() -> None:
     parking.deleted(world)
     parking.dead(world)
     sql("UPDATE webhooks_endpoint SET failing_since = now()")
-    Heartbeat.objects.create(host="h", queue="work", last_tick_at=Now())
+    Heartbeat.objects.create(host="h", queue="work", last_tick_at=Now(), restarts=1)
     attempt(Delivery.objects.order_by("pk")[0].pk, "transient", 60)
     attempt(Delivery.objects.order_by("pk")[0].pk, "", 30)
     alarms.notice("run.tripped", None, "Too much failed.")
@@ -126,7 +127,11 @@ def test_what_waits_is_told_with_its_age() -> None:
 
 def test_nothing_waits_in_an_empty_system() -> None:
     found = scraped()
+    assert found.pop(("cleanup_worker_restart_age_seconds",)) == math.inf
     assert {value for name, value in found.items() if name[0].endswith("age_seconds")} == {0}
+    assert {name: value for name, value in found.items() if "worker" in name[0]} == {
+        ("cleanup_worker_clusters", "cleanup"): 0, ("cleanup_worker_clusters", "work"): 0,
+    }  # fmt: skip
     assert {value for name, value in found.items() if name[0] == "cleanup_scrape_errors"} == {0}
     assert ("cleanup_last_tick_age_seconds",) not in found
     assert found["cleanup_commands_completed_total", "deleted"] == 0
@@ -134,14 +139,15 @@ def test_nothing_waits_in_an_empty_system() -> None:
 
 def test_each_class_of_worker_says_when_it_was_seen() -> None:
     now = clock.now()
-    for queue, ago, restarts in (("work", 10, 2), ("work", 100, 1), ("cleanup", 70, 0)):
+    for queue, ago, restarts in (("work", 10, 2), ("work", 100, 1), ("cleanup", 70, 0), ("of-long-ago", 5, 0)):
         Heartbeat.objects.create(
             host=f"h{ago}", queue=queue, seen_at=now - timedelta(seconds=ago), restarts=restarts, last_tick_at=now
         )
     found = scraped()
     assert (found["cleanup_worker_clusters", "work"], found["cleanup_worker_clusters", "cleanup"]) == (1, 0)
     assert found["cleanup_worker_seen_age_seconds", "work"] == pytest.approx(10, abs=5)
-    assert found["cleanup_worker_restarts",] == 3
+    assert found["cleanup_worker_restart_age_seconds",] == pytest.approx(0, abs=5)
+    assert ("cleanup_worker_clusters", "of-long-ago") not in found, "nobody has to serve it"
 
 
 def test_counters_agree_with_the_record() -> None:

@@ -146,6 +146,25 @@ def test_a_look_leaves_its_time_and_a_host_takes_its_old_row_away(cluster: Clust
     assert list(Heartbeat.objects.all()) == [fresh]
 
 
+def test_what_ended_is_remembered_until_another_serves_its_queue(cluster: Cluster) -> None:
+    assert cluster.row
+    told(last_tick_at=Now() - SHORT)
+    heartbeats.end(cluster.row)
+    ended = Heartbeat.objects.get()
+    assert (ended.stopped_at is not None, ended.pid) == (True, None)
+    assert heartbeats.served(["work"]) == [("work", 0, ended.seen_at)]
+    told(seen_at=Now() - timedelta(days=3))
+    other = heartbeats.begin("cleanup")
+    heartbeats.forget(but=["cleanup", "work"])
+    assert set(Heartbeat.objects.all()) == {ended, other}
+    fresh = heartbeats.begin("work")
+    assert set(Heartbeat.objects.all()) == {fresh, other}
+    assert fresh.last_tick_at == ended.last_tick_at
+    told(seen_at=Now() - timedelta(days=3))
+    heartbeats.forget(but=["cleanup"])
+    assert set(Heartbeat.objects.all()) == {other}
+
+
 def test_messages_of_a_dead_cluster_are_released_unless_another_serves_the_queue(cluster: Cluster) -> None:
     assert cluster.row
     message(Now() + RETRY - SHORT)

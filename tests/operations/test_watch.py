@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
-from cleanup_project.base import alarms
+from cleanup_project.base import alarms, heartbeats
 from cleanup_project.base.models import Alarm, Heartbeat, User
 from cleanup_project.operations import tasks
 from cleanup_project.operations.watch import judging, telling
@@ -51,7 +51,8 @@ def postbox(settings: Any) -> Iterator[Postbox]:
 
 def working() -> None:
     Heartbeat.objects.all().delete()
-    Heartbeat.objects.create(host="h", queue="work", last_tick_at=Now())
+    Heartbeat.objects.create(host="h", queue="cleanup", last_tick_at=Now())
+    Heartbeat.objects.create(host="h", queue="work")
 
 
 def answered() -> None:
@@ -151,10 +152,33 @@ def test_that_nobody_works_is_told_from_outside() -> None:
     assert "No cluster of workers is known." in Alarm.objects.get(kind="deadline.workers").message
     working()
     assert judged() == set()
-    Heartbeat.objects.create(host="other", queue="cleanup", seen_at=Now() - timedelta(minutes=5))
+    Heartbeat.objects.filter(queue="cleanup").update(seen_at=Now() - timedelta(minutes=5))
     assert judged() == {("workers", "")}, "nobody serves that queue"
     Heartbeat.objects.create(host="third", queue="cleanup")
     assert judged() == set()
+
+
+def test_a_queue_that_nobody_ever_served_is_told_of_by_the_deadline_and_not_before() -> None:
+    row = heartbeats.begin("cleanup")
+    assert judged() == set(), "both the other cluster and the tick may be about to come"
+    Heartbeat.objects.update(started_at=Now() - timedelta(minutes=5))
+    assert judged() == {("workers", ""), ("last-tick", "")}
+    Heartbeat.objects.filter(pk=row.pk).update(last_tick_at=Now())
+    assert judged() == {("workers", "")}
+
+
+def test_an_orderly_stop_is_told_of_once_it_has_lasted_and_what_serves_no_queue_makes_up_for_nothing() -> None:
+    working()
+    for row in Heartbeat.objects.all():
+        heartbeats.end(row)
+    assert judged() == set(), "an upgrade"
+    Heartbeat.objects.update(seen_at=Now() - timedelta(minutes=5), last_tick_at=Now() - timedelta(minutes=6))
+    heartbeats.begin("cleanup")
+    assert judged() == {("workers", ""), ("last-tick", "")}, "what began knows when the tick last came"
+    Heartbeat.objects.create(host="h", queue="of-long-ago", seen_at=Now() - DAY)
+    assert judged() == {("workers", ""), ("last-tick", "")}
+    heartbeats.begin("work")
+    assert judged() == {("last-tick", "")}
 
 
 def test_one_deadline_that_cannot_be_judged_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

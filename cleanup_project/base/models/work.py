@@ -15,8 +15,8 @@ FASTEST_JOB: Final = 1000  # items a second
 class Heartbeat(models.Model):
     """One cluster of workers: where it runs, and when it last did something, by the database's clock.
 
-    The supervisor writes `seen_at` and restarts; the cluster's own processes write the rest. A cluster that stopped in
-    order has no row.
+    The supervisor writes `seen_at`, its restarts and its end; the cluster's own processes write the rest. The row of one that
+    has ended stays until another serves its queue: so it is known since when nobody does.
     """
 
     host = models.CharField(max_length=255)
@@ -24,7 +24,10 @@ class Heartbeat(models.Model):
     pid = models.PositiveIntegerField(null=True, help_text="Of its main process, which leads a session of its own.")
     started_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now(), help_text="When its supervisor last looked.")
-    last_tick_at = models.DateTimeField(null=True)
+    stopped_at = models.DateTimeField(null=True, help_text="When it stopped in order; null: it runs, or was killed.")
+    last_tick_at = models.DateTimeField(
+        null=True, help_text="When it last began a tick, or those whose rows it replaced."
+    )
     last_start_at = models.DateTimeField(null=True)
     last_end_at = models.DateTimeField(null=True)
     last_ack_at = models.DateTimeField(null=True)

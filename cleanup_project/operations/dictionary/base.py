@@ -46,10 +46,11 @@ token: The token.
 reads: How many reads in that minute.
 writes: How many writes in that minute.
 """),
-    "Heartbeat": Table("base.heartbeats", "until its cluster stops; a day, where nobody looks after it any more", """
+    "Heartbeat": Table("base.heartbeats", "until another cluster serves its queue, if this one has ended", """
 host: Name of the host.
 started_at: When the cluster was started.
-last_tick_at: When it last began a tick.
+stopped_at: When it stopped in order; null: it runs, or was killed.
+last_tick_at: When it last began a tick, or those whose rows it replaced.
 last_start_at: When it last began a task.
 last_end_at: When it last ended one.
 last_ack_at: When it last acknowledged one.

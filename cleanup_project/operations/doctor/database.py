@@ -188,7 +188,7 @@ def connections() -> Iterator[Finding]:
     most, used, of_role, of_database = room()
     limit = min(each for each in (most, of_role, of_database) if each >= 0)
     web, worker = int(os.environ.get("WEB_CONCURRENCY") or gunicorn.PROCESSES), per_machine()
-    machines = Heartbeat.objects.values("host").distinct().count() or 1
+    machines = Heartbeat.objects.filter(stopped_at=None).values("host").distinct().count() or 1
     needed = web * int(os.environ.get("DATABASE_POOL_SIZE") or WEB_POOL) + machines * worker
     seen = (
         f"{limit} are allowed, {used} of the server's are in use; {display.counted(web, 'web process', 'web processes')} and "

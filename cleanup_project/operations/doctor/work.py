@@ -32,7 +32,7 @@ def broker() -> Iterator[Finding]:
         transaction.set_rollback(True)
     yield ok("queue", "A message could be queued, and was taken back with its transaction.")
     now = clock.now()
-    for key in keys():
+    for key in queue.all_keys():
         since = queue.oldest(key)
         waited = now - since if since else timedelta()
         if waited > timedelta(seconds=limits.STALL):
@@ -51,10 +51,6 @@ def rung() -> Finding:
     return fault("queue", words, advice)
 
 
-def keys() -> list[str]:
-    return list(dict.fromkeys(map(queue.key_of, (queue.CONTROL, queue.WORK))))
-
-
 def tick() -> Iterator[Finding]:
     """The one row that django-q2's scheduler reads. Somebody else's rows are a system check, queue.W001."""
     if queue.is_scheduled():
@@ -68,7 +64,7 @@ def tick() -> Iterator[Finding]:
 
 def workers() -> Iterator[Finding]:
     """Whether each queue has a cluster that lives, and a tick has come."""
-    clusters = list(Heartbeat.objects.order_by("queue", "host"))
+    clusters = list(Heartbeat.objects.filter(stopped_at=None).order_by("queue", "host"))
     if not clusters:
         yield warning("workers", "No cluster of workers is running: nothing is opened, destroyed or sent.", START)
         return
@@ -80,7 +76,7 @@ def workers() -> Iterator[Finding]:
             yield warning(
                 "workers", words, "Look at that host: its supervisor was killed, or cannot reach the database."
             )
-    unserved = [key for key in keys() if key not in {each.queue for each in alive}]
+    unserved = [key for key in queue.all_keys() if key not in {each.queue for each in alive}]
     if unserved:
         yield fault("workers", f"No cluster serves {' and '.join(unserved)}.", START)
         return

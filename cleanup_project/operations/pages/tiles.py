@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import urlencode
 
-from django.db.models import Max, Min
+from django.db.models import Max
 
-from cleanup_project.base import display
+from cleanup_project.base import display, heartbeats, queue
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Heartbeat
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES
@@ -98,7 +98,7 @@ def eligible(looking: Looking) -> Tile:
     return aged("Oldest eligible", found.since, looking, f"past its retention, not destroyed: {note}", url, "")
 
 
-def queue(looking: Looking) -> Tile:
+def due(looking: Looking) -> Tile:
     found = of_ledger.due(looking.codes)
     url = display.change_url(CleanupCommand(pk=found.command_id)) if found else ""
     note = "the command that is due the longest; what is paused or stopped counts too"
@@ -148,11 +148,13 @@ def tick(looking: Looking) -> Tile:
 
 
 def workers(looking: Looking) -> Tile:
-    seen = Heartbeat.objects.aggregate(at=Min("seen_at"))["at"]
+    """Of the queue that is worst off."""
+    times = [each.seen_at for each in heartbeats.served(queue.all_keys())]
+    known = [at for at in times if at is not None]
     url = list_url(Heartbeat) if "base" in looking.sees else ""
-    if seen is None:
-        return Tile("Workers", "none", "no cluster of workers is running", "overdue", url)
-    return aged("Workers", seen, looking, "since the cluster that was seen the longest ago", url, "")
+    if len(known) < len(times):
+        return Tile("Workers", "none", "a queue has no cluster of workers", "overdue", url)
+    return aged("Workers", min(known), looking, "since a cluster of each queue was seen", url, "")
 
 
 def listing(looking: Looking) -> Tile:
@@ -193,7 +195,7 @@ def endpoints(looking: Looking) -> Tile:
 TILES: Final[tuple[tuple[str, Callable[[Looking], Tile]], ...]] = (
     ("retention", stopped),
     ("ledger", eligible),
-    ("ledger", queue),
+    ("ledger", due),
     ("ledger", quarantined),
     ("ledger", approvals),
     ("ledger", scan),

@@ -59,12 +59,14 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "cleanup_catalogue_age_limit_seconds": Family("gauge", "The limit of that bucket."),
     # Who works, and what keeps them from it.
-    "cleanup_worker_clusters": Family("gauge", "Clusters of workers that were seen within a minute.", ("queue",)),
-    "cleanup_worker_seen_age_seconds": Family(
-        "gauge", "Since the cluster of the queue that was seen last was seen.", ("queue",)
+    "cleanup_worker_clusters": Family(
+        "gauge", "Clusters of workers that were seen within a minute, of each queue that has to be served.", ("queue",)
     ),
-    "cleanup_worker_restarts": Family(
-        "gauge", "How often clusters that are known now were started anew because they stood still."
+    "cleanup_worker_seen_age_seconds": Family(
+        "gauge", "Since the cluster of the queue that was seen last was seen. Absent: none ever was.", ("queue",)
+    ),
+    "cleanup_worker_restart_age_seconds": Family(
+        "gauge", "Since a cluster was last started anew because it stood still. +Inf: none that is known."
     ),
     "cleanup_last_tick_age_seconds": Family("gauge", "Since any cluster began the tick. Absent: none ever has."),
     "cleanup_stop_switches": Family("gauge", "Stop switches that are on."),

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
-from django.db.models import Count, Max, Min, Sum
+from django.db.models import Count, Max, Min
 
-from cleanup_project.base import clock, heartbeats, rollups
+from cleanup_project.base import clock, heartbeats, queue, rollups
 from cleanup_project.base.models import Alarm, Heartbeat, RollupMark
 from cleanup_project.operations.watch import telling
 from cleanup_project.operations.watch.deadlines import OVERDUE
@@ -80,13 +80,12 @@ def stops(now: datetime) -> Iterator[Sample]:
 
 
 def workers(now: datetime) -> Iterator[Sample]:
-    restarts = Heartbeat.objects.aggregate(n=Sum("restarts"))["n"]
-    yield Sample("cleanup_worker_restarts", restarts or 0)
-    alive = Heartbeat.objects.filter(seen_at__gt=now - heartbeats.ALIVE)
-    there = dict(alive.order_by().values_list("queue").annotate(Count("pk")))
-    for queue, seen in Heartbeat.objects.order_by("queue").values_list("queue").annotate(Max("seen_at")):
-        yield Sample("cleanup_worker_clusters", there.get(queue, 0), {"queue": queue})
-        yield Sample("cleanup_worker_seen_age_seconds", age(seen, now), {"queue": queue})
+    for each in heartbeats.served(queue.all_keys()):
+        yield Sample("cleanup_worker_clusters", each.clusters, {"queue": each.queue})
+        if each.seen_at is not None:
+            yield Sample("cleanup_worker_seen_age_seconds", age(each.seen_at, now), {"queue": each.queue})
+    again = Heartbeat.objects.filter(restarts__gt=0).aggregate(at=Max("started_at"))["at"]
+    yield Sample("cleanup_worker_restart_age_seconds", age(again, now) if again else math.inf)
     ticked = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
     if ticked is not None:
         yield Sample("cleanup_last_tick_age_seconds", age(ticked, now))

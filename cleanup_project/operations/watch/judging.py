@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import structlog
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Min
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, clock, display, paginator
+from cleanup_project.base import alarms, clock, display, heartbeats, paginator, queue
 from cleanup_project.base.models import Alarm, Heartbeat
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, code
 from ledger import schedule
@@ -56,14 +56,24 @@ def since(found: of_ledger.Eligible | of_ledger.Due | schedule.Unanswered | of_w
 
 
 def served(_codes: Sequence[str]) -> datetime | None:
-    """Since when the queue that is worst off has not been served; another cluster of the same queue makes up for one."""
-    seen = Heartbeat.objects.order_by().values_list("queue").annotate(at=Max("seen_at"))
-    return min((at for _queue, at in seen), default=None)
+    """Since when the queue that is worst off has not been served; another cluster of the same queue makes up for one.
+
+    A queue that never was is waited for since there have been clusters of others.
+    """
+    begun = first_begun()
+    times = [each.seen_at or begun for each in heartbeats.served(queue.all_keys())]
+    return min((at for at in times if at is not None), default=None)
 
 
 def ticked(_codes: Sequence[str]) -> datetime | None:
+    """When the tick last came; if it never did, since when there have been clusters to make it."""
     last: datetime | None = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
-    return last
+    return last or first_begun()
+
+
+def first_begun() -> datetime | None:
+    begun: datetime | None = Heartbeat.objects.aggregate(at=Min("started_at"))["at"]
+    return begun
 
 
 def stopped(codes: Sequence[str]) -> datetime | None:
@@ -112,12 +122,13 @@ WATCHED: Final = (
         "Compliance lifts it when its reason is gone.", by_tenant=False,
     ),
     Watched(
-        "Workers", served, "A queue was last served by a cluster of workers at {since}.",
-        "Start `manage.py worker`, or see why it ended.", by_tenant=False, never="No cluster of workers is known.",
+        "Workers", served, "A queue has had no cluster of workers since {since}.",
+        "Start `manage.py worker`, or see why it ended; `manage.py doctor` says which queue it is.",
+        by_tenant=False, never="No cluster of workers is known.",
     ),
     Watched(
         "Last tick", ticked,
-        "The tick last came at {since}.",
+        "No tick has come since {since}.",
         "See whether a cluster serves the queue control.",
         by_tenant=False, never="The tick has never come.",
     ),

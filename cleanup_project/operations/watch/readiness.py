@@ -15,7 +15,7 @@ from django.db import Error, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
-from cleanup_project.base import clock, display, heartbeats, paginator
+from cleanup_project.base import clock, display, heartbeats, paginator, queue
 from cleanup_project.base.models import Heartbeat
 from cleanup_project.operations.watch.deadlines import OVERDUE
 from ledger import vitals
@@ -77,7 +77,7 @@ def serving() -> list[Finding]:
 
 
 def working() -> list[Finding]:
-    return [read("workers", workers), read("queue", queue)]
+    return [read("workers", workers), read("queue", due_commands)]
 
 
 def read(subject: str, check: Callable[[datetime], Finding]) -> Finding:
@@ -103,15 +103,16 @@ def migrated() -> bool:
 
 
 def workers(now: datetime) -> Finding:
-    told = Heartbeat.objects.aggregate(seen=Max("seen_at"), ticked=Max("last_tick_at"))
-    if told["seen"] is None or now - told["seen"] > heartbeats.ALIVE:
-        return Finding("workers", False, "None has been seen for a minute. Start `manage.py worker`, or see its log.")
-    if told["ticked"] is None or now - told["ticked"] > OVERDUE["last-tick"]:
+    if any(each.clusters == 0 for each in heartbeats.served(queue.all_keys())):
+        words = "Of a queue none has been seen for a minute. Start `manage.py worker`, or see its log."
+        return Finding("workers", False, words)
+    ticked = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
+    if ticked is None or now - ticked > OVERDUE["last-tick"]:
         return Finding("workers", False, "No tick has come. See that `manage.py worker` serves the queue control.")
-    return Finding("workers", True, f"Seen {display.age(told['seen'], now)} ago.")
+    return Finding("workers", True, "Each queue has a cluster, and the tick comes.")
 
 
-def queue(now: datetime) -> Finding:
+def due_commands(now: datetime) -> Finding:
     due = vitals.due()
     if due is not None and now - due.since > OVERDUE["queue-age"]:
         limit = display.duration(OVERDUE["queue-age"])

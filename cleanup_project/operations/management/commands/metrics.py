@@ -19,9 +19,9 @@ nothing is lost when one ends: scrape one address, not each process. Ages are re
 grow with what there is. Numbers take the longer the more there is, up to what they are counted to: the parts `backlog`,
 `deliveries` and `attempts`. A statement that takes longer than two seconds is given up, and its part is left out, for which
 `cleanup_scrape_errors` is 1; so is what is left after eight seconds in all. Gauges say what is so now. Counters and
-histograms never become less: the sweep counts each minute once it has closed, and again for five minutes, so they are a minute
-or two behind, and exact; they begin with the first sweep of an installation. All figures are of all tenants together; the
-dashboard shows them by tenant. Nothing names an object, a bucket, a host or a person.
+histograms never become less: the sweep counts each minute once it has closed, and again for five minutes, so they are a
+minute or two behind, and exact; they begin with the first sweep of an installation. All figures are of all tenants together;
+the dashboard shows them by tenant. Nothing names an object, a bucket, a host or a person.
 
 """
 
