@@ -49,8 +49,6 @@ writes: How many writes in that minute.
     "Heartbeat": Table("base.heartbeats", "until another cluster serves its queue, if this one has ended", """
 host: Name of the host.
 started_at: When the cluster was started.
-stopped_at: When it stopped in order; null: it runs, or was killed.
-last_tick_at: When it last began a tick, or those whose rows it replaced.
 last_start_at: When it last began a task.
 last_end_at: When it last ended one.
 last_ack_at: When it last acknowledged one.
