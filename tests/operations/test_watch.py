@@ -412,6 +412,18 @@ def test_many_alarms_are_few_messages(postbox: Postbox, monkeypatch: pytest.Monk
     assert (telling.mail(), len(postbox.messages)) == (5, 3)
 
 
+def test_a_mail_server_that_is_slow_keeps_no_worker_for_longer_than_its_budget(
+    postbox: Postbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "AT_ONCE", 1)
+    monkeypatch.setattr(telling.limits, "DRAIN_BUDGET", 0)
+    for n in range(3):
+        raised(f"kind.{n}")
+    for left in (2, 1, 0):
+        assert (telling.mail(), telling.owed().count(), rung()) == (1, left, (left and [tasks.mail.name]) or [])
+        OrmQ.objects.all().delete()
+
+
 # The round.
 
 

@@ -1,10 +1,12 @@
 """Alarms are told to people by e-mail and to programs by events, as often as it takes until it is on record that they were.
 
 An event is written once, in the transaction that says so; from there on it is delivered as any other. An e-mail is written
-down as begun, sent outside of any transaction, and written down as sent: a crash in between has it sent again, under the same
-Message-ID. A mail server that is away costs its own worker a few seconds, and everything else nothing.
+down as begun, sent outside of any transaction, and written down as sent: a crash in between has it sent again. It has the
+same Message-ID if it is about the same news then; where alarms have come or ended meanwhile, it is another message, which
+tells of some of them twice. A mail server that is away costs its own worker a few seconds, and everything else nothing.
 """
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
@@ -19,7 +21,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from cleanup_project.base import canonical, clock, display, queue, sqlfiles
+from cleanup_project.base import canonical, clock, display, limits, queue, sqlfiles
 from cleanup_project.base.models import Alarm
 from webhooks import outbox
 from webhooks.outbox import Notice
@@ -106,8 +108,11 @@ def repeat() -> timedelta:
 
 
 def mail() -> int:
-    """Send what is owed, in as few e-mails as that takes; returns of how many alarms people were told."""
-    told = 0
+    """Send what is owed, in as few e-mails as that takes; returns of how many alarms people were told.
+
+    Nothing is begun after DRAIN_BUDGET seconds: what is left is rung for.
+    """
+    told, until = 0, time.monotonic() + limits.DRAIN_BUDGET
     while settings.ALERT_EMAILS and (taken := take()):
         trouble = send(taken)
         finish(taken, trouble)
@@ -115,6 +120,9 @@ def mail() -> int:
             log.error("alarms could not be sent by e-mail", alarms=len(taken), error=trouble)
             break
         told += len(taken)
+        if time.monotonic() > until:
+            ring()
+            break
     return told
 
 
@@ -173,6 +181,6 @@ def counted(number: int, what: str) -> str:
 
 
 def message_id(alarms: Sequence[Alarm]) -> str:
-    """The same for the same news, however often it is sent."""
+    """The same for the same news about the same alarms, however often it is sent."""
     news = [(alarm.pk, alarm.told_at, alarm.cleared_at) for alarm in alarms]
     return f"<{sha256(repr(news).encode()).hexdigest()[:40]}@cleanup>"
