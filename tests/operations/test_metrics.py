@@ -28,6 +28,7 @@ from ledger.models import CleanupCommand, CleanupRun, Receipt
 from tests.ledger import parking
 from tests.ledger.acting import build
 from tests.operations.trouble import DAY, troubled_world
+from tests.test_docs import raised
 from tests.webhooks.past import attempt
 from tests.webhooks.world import sql
 from webhooks.models import Delivery
@@ -311,6 +312,27 @@ def test_the_rules_use_metrics_and_labels_that_there_are(settings: Any) -> None:
         assert set(re.findall(r'(\w+)=~?"', rule["expr"])) <= labels, rule["alert"]
         for metric, label in re.findall(r"(cleanup_\w+)\{(\w+)=", rule["expr"]):
             assert label in FAMILIES[metric].labels, rule["alert"]
+
+
+def selects(expression: str, kind: str) -> bool:
+    """Whether a rule looks at open alarms of that kind."""
+    found = re.search(r'cleanup_alarms_open\{kind(=~|!~|=)"([^"]+)"\}', expression)
+    if found is None:
+        return False
+    sign, pattern = found.groups()
+    return bool(re.fullmatch(re.escape(pattern) if sign == "=" else pattern, kind)) is (sign != "!~")
+
+
+def test_every_kind_of_alarm_alerts_once_and_what_cannot_wait_is_critical(settings: Any) -> None:
+    found = rules(settings)
+    kinds = {kind for some in raised().values() for kind in some}
+    by_measure = {kind for kind in kinds if kind.startswith("deadline.")} | {"run.tripped", "webhooks.oldest_due"}
+    critical = {"bucket.tripped", "run.counts", "catalogue.vanished", "catalogue.survived", "lifecycle.conflict"}
+    assert critical | by_measure < kinds
+    for kind in kinds:
+        severities = [rule["labels"]["severity"] for rule in found if selects(rule["expr"], kind)]
+        assert len(severities) == (kind not in by_measure), kind
+        assert kind not in critical or severities == ["critical"], kind
 
 
 def test_every_deadline_has_a_rule_and_every_rule_says_what_to_do(settings: Any) -> None:

@@ -94,7 +94,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "cleanup_deletion_lag_seconds": Family("histogram", f"From eligible since to the receipt. {SUMS}"),
     "cleanup_run_drain_seconds": Family("histogram", f"From a run's authorisation until its counts added up. {SUMS}"),
     "cleanup_deletion_lag_seconds_last_hour": Family(
-        "gauge", "The same of the last hour, within 5 percent, the longest (1) exactly. Absent: nothing.", ("quantile",)
+        "gauge", "The same of the last hour, within 5 percent, the longest (1) exactly. Absent: nothing.", ("rank",)
     ),
     # Webhooks.
     "cleanup_webhook_oldest_undelivered_age_seconds": Family(
@@ -131,10 +131,10 @@ FAMILIES: Final[dict[str, Family]] = {
     "cleanup_webhook_first_attempt_latency_seconds_last_hour": Family(
         "gauge",
         "From an event to the first request, of the last hour, within 5 percent. Absent: nothing.",
-        ("quantile",),
+        ("rank",),
     ),
     "cleanup_webhook_delivery_latency_seconds_last_hour": Family(
-        "gauge", "From an event to the 2xx, of the last hour, within 5 percent. Absent: nothing.", ("quantile",)
+        "gauge", "From an event to the 2xx, of the last hour, within 5 percent. Absent: nothing.", ("rank",)
     ),
     "cleanup_webhook_attempts_last_hour": Family("gauge", "Attempts that ended within an hour.", ("class",)),
     "cleanup_webhook_blocked_last_hour": Family("gauge", "Of these, those whose address is not allowed."),
@@ -143,7 +143,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "gauge", "Of these, those that were sent twice over a dead connection."
     ),
     "cleanup_webhook_attempt_seconds_last_hour": Family(
-        "gauge", "What 95 of 100 attempts took at most, in all and by phase. Absent: no attempt.", ("phase", "quantile")
+        "gauge", "What 95 of 100 attempts took at most, in all and by phase. Absent: no attempt.", ("phase", "rank")
     ),
     # The measuring itself.
     "cleanup_rollups_counted_age_seconds": Family("gauge", "Until how long ago counters have counted. Absent: never."),

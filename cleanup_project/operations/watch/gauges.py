@@ -108,8 +108,10 @@ def attempts(now: datetime) -> Iterator[Sample]:
 
 
 def of_dispatch(*found: Iterable[metrics.Sample]) -> Iterator[Sample]:
-    for name, labels, value in chain(*found):
-        yield Sample(f"cleanup_{name}", value, labels)
+    for name, labels, number in chain(*found):
+        # Prometheus keeps `quantile` for summaries, which these are not.
+        told = {"rank" if label == "quantile" else label: value for label, value in labels.items()}
+        yield Sample(f"cleanup_{name}", number, told)
 
 
 def webhooks(now: datetime) -> Iterator[Sample]:
@@ -125,7 +127,7 @@ def webhooks(now: datetime) -> Iterator[Sample]:
 def lately(now: datetime) -> Iterator[Sample]:
     for each in rollups.percentiles(of_ledger_rollups.DELETION, rollups.SPANS["1h"])[:1]:
         for rank, value in (("0.5", each.p50), ("0.95", each.p95), ("0.99", each.p99), ("1", each.greatest)):
-            yield Sample("cleanup_deletion_lag_seconds_last_hour", value, {"quantile": rank})
+            yield Sample("cleanup_deletion_lag_seconds_last_hour", value, {"rank": rank})
 
 
 def measuring(now: datetime) -> Iterator[Sample]:
