@@ -16,6 +16,7 @@ ALTER ROLE cleanup_compaction PASSWORD :'compaction';
 
 -- A page that takes longer than this is given up, whatever it waits for. Exports set a limit of their own.
 ALTER ROLE cleanup_web SET statement_timeout = '30s';
+GRANT pg_read_all_stats TO cleanup_web, cleanup_worker;  -- to tell of old snapshots: what other sessions do
 
 SELECT 'CREATE DATABASE cleanup OWNER cleanup_owner'
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'cleanup') \gexec

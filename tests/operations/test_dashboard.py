@@ -70,7 +70,7 @@ def auditor(person: Callable[..., User], client: Client) -> User:
 
 
 def test_each_role_sees_the_figures_of_what_it_may_view(person: Callable[..., User], client: Client) -> None:
-    of_app = {"": {"Last tick", "Workers"}}
+    of_app = {"": {"Last tick", "Workers", "Oldest snapshot"}}
     for app, make in TILES:
         if app:
             of_app.setdefault(app, set()).add(make(Looking(APPS, (), clock.now())).name)

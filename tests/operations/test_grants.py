@@ -30,6 +30,7 @@ from cleanup_project.base import apitokens, heartbeats, jobs, queue, roles
 from cleanup_project.base.models import AuditEvent, Heartbeat, User
 from cleanup_project.operations import doctor, grants
 from cleanup_project.operations.doctor.findings import Verdict
+from cleanup_project.operations.watch import snapshots
 from ledger import bulk, certificate, compact, exportfiles, exports, inflight, schedule, stops, sweep
 from ledger.models import CleanupCommand, CommandSummary, DeadLetter, Receipt
 from retention import catalogue, control, policies, preview
@@ -206,6 +207,12 @@ def test_a_cluster_lives_on_the_role_of_workers_and_rings_on_that_of_the_web(as_
         heartbeats.forget(but=[])
         heartbeats.begin("cleanup").delete()
         assert [model.objects.count() for model in (OrmQ, Failure, Heartbeat)] == [0, 0, 0]
+
+
+def test_only_a_role_that_may_see_other_sessions_tells_of_old_snapshots(as_role: As) -> None:
+    for part, seen in ((grants.WEB, True), (grants.WORKER, True), (grants.COMPACTION, False)):
+        with as_role(part):
+            assert snapshots.oldest().seen is seen, part
 
 
 def test_a_worker_gives_the_planner_fresh_figures_of_the_catalogue(as_role: As) -> None:

@@ -17,8 +17,8 @@ from django_q.models import OrmQ
 from cleanup_project.base import alarms, heartbeats
 from cleanup_project.base.models import Alarm, Heartbeat, User
 from cleanup_project.operations import tasks
-from cleanup_project.operations.watch import judging, telling
-from cleanup_project.operations.watch.deadlines import DEADLINES, WRITTEN, with_settings
+from cleanup_project.operations.watch import judging, snapshots, telling
+from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, WRITTEN, Deadline, with_settings
 from ledger import manifest, runs
 from ledger.models import CleanupRun, DeadLetter
 from ledger.tasks import tick
@@ -179,6 +179,24 @@ def test_an_orderly_stop_is_told_of_once_it_has_lasted_and_what_serves_no_queue_
     assert judged() == {("workers", ""), ("last-tick", "")}
     heartbeats.begin("work")
     assert judged() == {("last-tick", "")}
+
+
+def test_a_session_that_reads_as_of_long_ago_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    working()
+    other: Any = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            cursor.execute("SELECT now()")
+            (begun,) = cursor.fetchone()
+        assert snapshots.oldest() == (True, begun)
+        assert judged() == set()
+        monkeypatch.setitem(judging.DEADLINES, "Oldest snapshot", Deadline(AT_ONCE, AT_ONCE, ""))
+        assert judged() == {("oldest-snapshot", "")}
+    finally:
+        other.close()
+    monkeypatch.setattr(judging.snapshots, "oldest", lambda: snapshots.Oldest(True, None))
+    assert judged() == set()
 
 
 def test_one_deadline_that_cannot_be_judged_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from django.db.models import Max
 from cleanup_project.base import display, heartbeats, queue
 from cleanup_project.base.modeladmin import list_url
 from cleanup_project.base.models import Heartbeat
+from cleanup_project.operations.watch import snapshots
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES
 from ledger import causes, schedule
 from ledger import vitals as of_ledger
@@ -191,6 +192,15 @@ def endpoints(looking: Looking) -> Tile:
     return numbered("Endpoints in trouble", capped(len(times)), min(times, default=None), looking, url, nothing)
 
 
+def snapshot(looking: Looking) -> Tile:
+    found = snapshots.oldest()
+    if not found.seen:
+        return Tile("Oldest snapshot", "unknown", "this role of the database may not see what other sessions do")
+    return aged(
+        "Oldest snapshot", found.since, looking, "a session reads as of then", "", "no session holds one for long"
+    )
+
+
 # Whose records a tile tells of; empty: it tells of the machinery, and everybody may know it.
 TILES: Final[tuple[tuple[str, Callable[[Looking], Tile]], ...]] = (
     ("retention", stopped),
@@ -206,4 +216,5 @@ TILES: Final[tuple[tuple[str, Callable[[Looking], Tile]], ...]] = (
     ("retention", listing),
     ("", tick),
     ("", workers),
+    ("", snapshot),
 )

@@ -53,6 +53,10 @@ WRITTEN: Final[dict[str, Deadline]] = {
         heartbeats.ALIVE, timedelta(seconds=limits.STALL),
         "A supervisor looks every few seconds, and starts a cluster anew that has stood still for 4 minutes.",
     ),
+    "Oldest snapshot": Deadline(
+        timedelta(seconds=limits.TASK_TIMEOUT), 5 * MINUTE,
+        "No task of ours lasts longer than 3 minutes; what reads as of long ago keeps dead rows, and makes claims slow.",
+    ),
     "Oldest listing": Deadline(
         AT_ONCE, None, "Beyond the limit of its bucket nothing there is found eligible; amber from three quarters of it on."
     ),

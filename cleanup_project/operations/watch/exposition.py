@@ -34,6 +34,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "catalogue": gauges.catalogue,
     "stops": gauges.stops,
     "workers": gauges.workers,
+    "database": gauges.database,
     "alarms": gauges.alarms,
     "webhooks": gauges.webhooks,
     "counters": counters.counted,

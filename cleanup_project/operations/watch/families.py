@@ -69,6 +69,11 @@ FAMILIES: Final[dict[str, Family]] = {
         "gauge", "Since a cluster was last started anew because it stood still. +Inf: none that is known."
     ),
     "cleanup_last_tick_age_seconds": Family("gauge", "Since any cluster began the tick. Absent: none ever has."),
+    "cleanup_oldest_snapshot_age_seconds": Family(
+        "gauge",
+        "Since the oldest transaction of another session began that holds a snapshot. 0: none. Absent: the role of the web "
+        "process may not see them (pg_read_all_stats).",
+    ),
     "cleanup_stop_switches": Family("gauge", "Stop switches that are on."),
     "cleanup_stop_oldest_age_seconds": Family("gauge", "Since the oldest of them was pressed. 0: none is on."),
     "cleanup_alarms_open": Family("gauge", "Open alarms; a kind of which none is open is absent.", ("kind",)),

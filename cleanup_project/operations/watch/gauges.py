@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Min
 
 from cleanup_project.base import clock, heartbeats, queue, rollups
 from cleanup_project.base.models import Alarm, Heartbeat, RollupMark
-from cleanup_project.operations.watch import telling
+from cleanup_project.operations.watch import snapshots, telling
 from cleanup_project.operations.watch.deadlines import OVERDUE
 from cleanup_project.operations.watch.samples import Sample
 from ledger import rollups as of_ledger_rollups
@@ -89,6 +89,12 @@ def workers(now: datetime) -> Iterator[Sample]:
     ticked = Heartbeat.objects.aggregate(at=Max("last_tick_at"))["at"]
     if ticked is not None:
         yield Sample("cleanup_last_tick_age_seconds", age(ticked, now))
+
+
+def database(now: datetime) -> Iterator[Sample]:
+    oldest = snapshots.oldest()
+    if oldest.seen:
+        yield Sample("cleanup_oldest_snapshot_age_seconds", age(oldest.since, now))
 
 
 def alarms(now: datetime) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 
 from cleanup_project.base import alarms, clock, display, heartbeats, paginator, queue
 from cleanup_project.base.models import Alarm, Heartbeat
+from cleanup_project.operations.watch import snapshots
 from cleanup_project.operations.watch.deadlines import AT_ONCE, DEADLINES, code
 from ledger import schedule
 from ledger import vitals as of_ledger
@@ -131,6 +132,11 @@ WATCHED: Final = (
         "No tick has come since {since}.",
         "See whether a cluster serves the queue control.",
         by_tenant=False, never="The tick has never come.",
+    ),
+    Watched(
+        "Oldest snapshot", lambda _codes: snapshots.oldest().since,
+        "A session of the database has read as of one instant since {since}.",
+        "See pg_stat_activity: a backup ends by itself; end a session that was left open.", by_tenant=False,
     ),
 )  # fmt: skip
 
