@@ -42,8 +42,10 @@ def broker() -> Iterator[Finding]:
 
 def rung() -> Finding:
     """Each queue, by a message that asks for nothing: a worker takes it and drops it."""
-    if all(queue.offer(queue.PULSE, key=key) for key in keys()):
-        return ok("queue", f"The broker took a message for {' and for '.join(keys())}, which asks for nothing.")
+    if all(queue.offer(queue.PULSE, key=key) for key in queue.all_keys()):
+        return ok(
+            "queue", f"The broker took a message for {' and for '.join(queue.all_keys())}, which asks for nothing."
+        )
     words = (
         "The broker that BROKER names did not take a message; until it does, workers hear of work by the sweep alone."
     )
