@@ -57,10 +57,11 @@ def send(begin: Callable[[], Generator[bytes]]) -> Generator[bytes]:
 
 
 def placed(begin: Callable[[], Generator[bytes]]) -> Generator[bytes]:
-    with place():
-        content = timely(begin())
+    with place(), closing(begin()) as content:
+        first = next(content, b"")  # what is begun closes what it has open when it is closed
         yield b""
-        yield from content
+        yield first
+        yield from timely(content)
 
 
 def refused(busy: Busy) -> HttpResponse:

@@ -48,6 +48,19 @@ def test_a_place_is_given_back_however_it_ends() -> None:
         pass
 
 
+def test_what_nobody_asks_a_piece_of_closes_what_it_has_open() -> None:
+    closed = list[str]()
+
+    def opened() -> Generator[bytes]:
+        try:
+            yield b"one"
+        finally:
+            closed.append("closed")
+
+    streams.send(opened).close()
+    assert closed == ["closed"]
+
+
 def test_what_is_not_taken_in_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     content = streams.send(pieces)
     assert next(content) == b"one"
