@@ -125,31 +125,16 @@ def covering(ids: Sequence[int], tenant_id: int, *, without: int = 0) -> dict[in
 def unpark_released(*, until: float | None = None) -> bool:
     """Give back to the scans what released holds had parked, in short transactions; whether nothing of it is left.
 
-    `until`: time.monotonic() at which it stops. Only looking again tells that nothing is left: whoever does the same beside
-    may have had the whole chunk.
+    `until`: time.monotonic() after which no further one begins.
     """
-    while is_parked_by_released():
+    while unpark_chunk() == UNPARK_CHUNK:
         if until is not None and time.monotonic() >= until:
             return False
-        unpark_chunk()
     return True
 
 
-def is_parked_by_released() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT EXISTS (
-                SELECT FROM retention_legalhold h CROSS JOIN LATERAL (
-                    SELECT FROM retention_objectversion v WHERE v.parked_by_id = h.id LIMIT 1
-                ) parked WHERE h.released_at IS NOT NULL
-            )
-            """
-        )
-        return bool(cursor.fetchone()[0])
-
-
-def unpark_chunk() -> None:
+def unpark_chunk() -> int:
+    """Returns how many it gave back: fewer than a chunk, once no more are left. Waits for whoever does the same beside."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
             """
@@ -162,3 +147,4 @@ def unpark_chunk() -> None:
             """,
             [UNPARK_CHUNK],
         )
+        return cursor.rowcount
