@@ -147,4 +147,5 @@ def unpark_chunk() -> int:
             """,
             [UNPARK_CHUNK],
         )
-        return cursor.rowcount
+        unparked: int = cursor.rowcount
+        return unparked
