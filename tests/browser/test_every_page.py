@@ -47,7 +47,7 @@ def own_pages() -> list[str]:
                 found.append(reverse(pattern.name))
             except NoReverseMatch:
                 continue
-    return found
+    return [address for address in found if not ALIKE.search(address)]
 
 
 def readers(person: Callable[..., User]) -> dict[str, str]:
