@@ -127,8 +127,8 @@ FILLED = {
     "not_enforced, frozen_at) SELECT 1, n, n, '{}', repeat('d', 64), 1, 1, 1, 1, 0, 0, at",
     "ledger_cleanupcommand": "(key, tenant_id, bucket_id, policy_id, revision_id, asset, run_id, item_id, target_count, "
     "bytes, eligible_since, published_at, state, priority) SELECT n, 1, 1, 1, 1, n, 1, n, 1, 1, at, at, 'ready', 1",
-    "ledger_cleanuprun": "(key, tenant_id, policy_id, mode, asked_mode, state, as_of, scheduled_for, streams, guards, manifest_root, "
-    "remaining_root, authorisation, ended_at, end_reason) "
+    "ledger_cleanuprun": "(key, tenant_id, policy_id, mode, asked_mode, state, as_of, scheduled_for, streams, guards, "
+    "manifest_root, remaining_root, authorisation, ended_at, end_reason) "
     "SELECT n, 1, 1, 'enforce', '', 'cancelled', at, at, '[]', '{}', '', '', '', at, 'x'",
 }
 
