@@ -162,6 +162,8 @@ def receipt_deviations() -> Iterator[str]:
 def notice_deviations(heard: list[dict[str, Any]]) -> Iterator[str]:
     """What the receiver says that it got, against the events that there are since it subscribed."""
     since = Endpoint.objects.aggregate(at=Min("created_at"))["at"]
+    if not any(each["verified"] and each["duplicate"] for each in heard):
+        yield "The acknowledgement that was dropped led to no second delivery."
     others = set(alarms().values_list("event_id", flat=True))
     heard = [each for each in heard if each["id"] not in others]
     told = OutboxEvent.objects.exclude(ALARMS)
@@ -176,8 +178,6 @@ def notice_deviations(heard: list[dict[str, Any]]) -> Iterator[str]:
     delivered = set(settled.values_list("event__event_id", flat=True))
     if acknowledged != delivered:
         yield f"The receiver acknowledged {len(acknowledged)} events, and {len(delivered)} count as delivered."
-    if not any(each["verified"] and each["duplicate"] for each in heard):
-        yield "The acknowledgement that was dropped led to no second delivery."
 
 
 def web_deviations(web_url: str, played: Played) -> Iterator[str]:
