@@ -21,7 +21,9 @@ SCOPES: Final[dict[str, Scope]] = {
     "manifests:read": Scope("Read the manifests of runs: every object that they name"),
     "commands:read": Scope("Ask what became of a command"),
     "quarantine:read": Scope("See what is in quarantine"),
-    "quarantine:replay": Scope("Replay what is in quarantine, once somebody has looked at it", "operate"),
+    "quarantine:replay": Scope(
+        "Replay what is in quarantine; that somebody looked at it first is the word of whoever calls", "operate"
+    ),
     "quarantine:close": Scope("Close quarantine entries without retry", "review_quarantine"),
     "jobs:read": Scope("See how far a job about many entries has come"),
     "holds:read": Scope("See legal holds"),
