@@ -13,9 +13,10 @@ first counted never becomes less.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, LiteralString, NamedTuple
 
 import structlog
@@ -165,15 +166,34 @@ def percentiles(metric: str, span: Span, tenants: Sequence[str] = ()) -> list[Po
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            sqlfiles.read(__file__, "rollup_percentiles.sql"),
-            {"metric": metric, "ranks": list(RANKS)} | looking_back(span, tenants),
+            sqlfiles.read(__file__, "rollup_durations.sql"), {"metric": metric} | looking_back(span, tenants)
         )
-        return [point(*row) for row in cursor.fetchall()]
+        found = cursor.fetchall()
+    if not found:
+        return []
+    stretches = [(begins_at, summed([(buckets, numbers)]), greatest) for begins_at, buckets, numbers, greatest in found]
+    whole = summed((spread.keys(), spread.values()) for _, spread, _ in stretches)
+    longest = max(greatest for _, _, greatest in stretches)
+    return [point(*each) for each in ((None, whole, longest), *stretches)]
 
 
-def point(begins_at: datetime | None, number: int, buckets: Sequence[int], greatest: float) -> Point:
-    p50, p95, p99 = (min(middle_of(each), greatest) for each in buckets)
-    return Point(begins_at, number, p50, p95, p99, greatest)
+def summed(parts: Iterable[tuple[Iterable[int], Iterable[int]]]) -> dict[int, int]:
+    """How many lie in each bucket; each part is of buckets and as many numbers."""
+    spread: dict[int, int] = {}
+    for buckets, numbers in parts:
+        for bucket, number in zip(buckets, numbers, strict=True):
+            spread[bucket] = spread.get(bucket, 0) + number
+    return spread
+
+
+def point(begins_at: datetime | None, spread: Mapping[int, int], greatest: float) -> Point:
+    """A rank is the nearest: of n samples, the ceil(rank × n)th."""
+    buckets = sorted(spread)
+    up_to = list(accumulate(spread[bucket] for bucket in buckets))
+    total = up_to[-1]
+    ranked = (buckets[bisect_left(up_to, math.ceil(rank * total))] for rank in RANKS)
+    p50, p95, p99 = (min(middle_of(each), greatest) for each in ranked)
+    return Point(begins_at, total, p50, p95, p99, greatest)
 
 
 def totals(sources: Iterable[Source]) -> dict[str, dict[tuple[str, int], int]]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import display, rollups
@@ -98,18 +99,23 @@ def lasting(seconds: float) -> str:
 
 def table(points: Sequence[Point]) -> SafeString:
     """The rows of the table that the chart is drawn from: the newest first, durations in seconds as their values."""
-    cell = '<td class="num"><data value="{}">{}</data></td>'
-    row = '<tr><th scope="row"><time datetime="{}">{}</time></th>' + cell * 4 + '<td class="num">{}</td></tr>'
+    row = '<tr><th scope="row"><time datetime="{}">{}</time></th>{}{}{}{}<td class="num">{}</td></tr>'
     rows = (
         (
             f"{each.begins_at:%Y-%m-%dT%H:%M:%SZ}",
             f"{each.begins_at:%Y-%m-%d %H:%M} UTC",
-            *(part for seconds in durations(each) for part in (f"{seconds:.4g}", lasting(seconds))),
+            *map(cell, durations(each)),
             f"{each.number:,}",
         )
         for each in reversed(points)
     )
     return format_html_join("", row, rows)
+
+
+@lru_cache(maxsize=1024)
+def cell(seconds: float) -> SafeString:
+    """Most are the middle of a bucket, of which there are few."""
+    return format_html('<td class="num"><data value="{}">{}</data></td>', f"{seconds:.4g}", lasting(seconds))
 
 
 def bars(looking: Looking, span: Span) -> Iterator[Bars]:
