@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.timesince import timeuntil
 
-from cleanup_project.base import clock, display, jobpace, jobs
+from cleanup_project.base import clock, display, jobpace, jobs, jobwork
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool, list_url
 from cleanup_project.base.models import FASTEST_JOB, BulkItem, BulkJob, User
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, person
@@ -169,7 +169,7 @@ def told(job: BulkJob) -> dict[str, Any]:
     """What a job's page shows of how far it is and what became of its items."""
     kind = jobs.KINDS.get(job.kind)
     rows = [
-        (in_words(code), number, items_url(job, code), code != jobs.FAILED and (kind is None or code in kind.well))
+        (in_words(code), number, items_url(job, code), code != jobwork.FAILED and (kind is None or code in kind.well))
         for code, number in job.outcomes.items()
     ]
     if job.done < job.total:
@@ -185,7 +185,7 @@ def told(job: BulkJob) -> dict[str, Any]:
         "ends_at": ends_at,
         "ends_in": timeuntil(ends_at, now) if ends_at and ends_at - now > MINUTE else "less than a minute",
         "now": now,
-        "look_at": [(subject_of(each, job), each) for each in jobs.not_done_well(job)[:SHOWN]],
+        "look_at": [(subject_of(each, job), each) for each in jobwork.not_done_well(job)[:SHOWN]],
         "items_url": items_url(job),
     }
 
@@ -259,7 +259,7 @@ class BulkItemAdmin(ReadOnlyAdmin[BulkItem]):
         if not obj.outcome:
             ended = obj.job.finished_at is not None
             return display.pill("left as it was", "ended") if ended else display.pill(WAITING, "waiting")
-        return display.pill(in_words(obj.outcome), "overdue" if obj.outcome == jobs.FAILED else "plain")
+        return display.pill(in_words(obj.outcome), "overdue" if obj.outcome == jobwork.FAILED else "plain")
 
     @admin.display(description="in words")
     def detail_text(self, obj: BulkItem) -> str:

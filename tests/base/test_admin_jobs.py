@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from cleanup_project.base import jobs, roles
+from cleanup_project.base import jobs, jobwork, roles
 from cleanup_project.base.models import BulkItem, BulkJob, Heartbeat, User
 from tests.base.test_jobs import a_kind, made, operator  # noqa: F401
 from tests.base.test_signin_proof import grow_stale
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def job(operator: User, client: Client) -> BulkJob:  # noqa: F811
     """Half done: ten of twenty."""
     job = made(operator, 20, rate=10)
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     job.refresh_from_db()
     client.force_login(operator)
     return job

@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
-from cleanup_project.base import jobpace, jobs, limits, roles, tasks
+from cleanup_project.base import clock, jobpace, jobs, jobwork, limits, roles, tasks
 from cleanup_project.base.jobs import JobRefused, Order, Outcome
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
 from tests.ledger.processes import Say, worker
@@ -81,7 +81,7 @@ def skip(job: BulkJob, waits: list[float]) -> Callable[[float], None]:
 
 
 def work(job: BulkJob, waits: list[float] | None = None) -> bool:
-    ended = jobs.work_slice(job.pk, budget_seconds=3600, wait=skip(job, [] if waits is None else waits))
+    ended = jobwork.work_slice(job.pk, budget_seconds=3600, wait=skip(job, [] if waits is None else waits))
     job.refresh_from_db()
     return ended
 
@@ -208,7 +208,7 @@ def test_a_rate_may_change_while_it_runs(operator: User) -> None:
         jobs.set_rate(job=job, by=operator, rate=20)
         skip(job, waits)(seconds)
 
-    assert jobs.work_slice(job.pk, budget_seconds=3600, wait=wait)
+    assert jobwork.work_slice(job.pk, budget_seconds=3600, wait=wait)
     assert len(waits) == 1
     assert acts() == ["bulkjob.created", "bulkjob.rate_changed", "bulkjob.done"]
     assert AuditEvent.objects.get(action="bulkjob.rate_changed").before["rate"] == 10
@@ -220,7 +220,7 @@ def test_it_pauses_goes_on_and_is_cancelled_between_chunks(operator: User, perso
     job = made(operator, 30, rate=10)
 
     def run(act: Callable[[], object]) -> None:
-        assert jobs.work_slice(job.pk, budget_seconds=3600, wait=lambda seconds: act())
+        assert jobwork.work_slice(job.pk, budget_seconds=3600, wait=lambda seconds: act())
         job.refresh_from_db()
         BulkJob.objects.filter(pk=job.pk).exclude(state="cancelled").update(free_at=Now())
 
@@ -253,7 +253,7 @@ def test_it_pauses_goes_on_and_is_cancelled_between_chunks(operator: User, perso
 @pytest.mark.parametrize("how", ["deactivated", "right taken"])
 def test_a_person_who_may_not_any_more_stops_it(operator: User, compliance: User, how: str) -> None:
     job = made(operator, 20, rate=10)
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     skip(job, [])(0)
     if how == "deactivated":
         User.objects.filter(pk=operator.pk).update(is_active=False)
@@ -290,8 +290,8 @@ def test_an_item_on_which_the_verb_breaks_stops_no_other(operator: User, monkeyp
 
     jobs.register(KIND, breaking, "Restart", "base.operate", Heartbeat)
     work(job)
-    assert (job.state, job.outcomes[jobs.FAILED], job.done) == ("done", 1, 9)
-    assert job.items.get(outcome=jobs.FAILED).detail == "ValueError: It holds \\0."
+    assert (job.state, job.outcomes[jobwork.FAILED], job.done) == ("done", 1, 9)
+    assert job.items.get(outcome=jobwork.FAILED).detail == "ValueError: It holds \\0."
     assert set(Heartbeat.objects.exclude(pk=poisoned).values_list("restarts", flat=True)) == {1}
     assert Heartbeat.objects.get(pk=poisoned).restarts == 0
 
@@ -300,7 +300,7 @@ def test_an_item_that_the_verb_says_nothing_of_failed(operator: User) -> None:
     job = made(operator, 2)
     jobs.register(KIND, lambda ids, by, reason: {}, "Restart", "base.operate", Heartbeat)
     work(job)
-    assert job.outcomes == {jobs.FAILED: 2}
+    assert job.outcomes == {jobwork.FAILED: 2}
 
 
 def test_the_databases_trouble_is_no_items(operator: User) -> None:
@@ -311,7 +311,7 @@ def test_the_databases_trouble_is_no_items(operator: User) -> None:
 
     jobs.register(KIND, away, "Restart", "base.operate", Heartbeat)
     with pytest.raises(OperationalError):
-        jobs.work_chunk(job.pk)
+        jobwork.work_chunk(job.pk)
     tasks.bulk_job(job.pk)  # gives way
     job.refresh_from_db()
     assert (job.state, job.done, job.outcomes) == ("running", 0, {})
@@ -359,7 +359,7 @@ def test_an_item_that_breaks_leaves_the_others_in_transactions_of_their_own(oper
 
     jobs.register(KIND, act, "Restart", "base.operate", Heartbeat)
     work(job)
-    assert job.outcomes == {"restarted": 2, jobs.FAILED: 1}
+    assert job.outcomes == {"restarted": 2, jobwork.FAILED: 1}
     assert committed == [0, 2], "what came before was recorded when the next began"
 
 
@@ -380,7 +380,7 @@ def test_an_item_that_breaks_leaves_the_others_in_transactions_of_their_own(oper
 )
 def test_the_database_keeps_what_a_job_is_about_and_how_items_ended(operator: User, change: str) -> None:
     job = made(operator, 2, rate=1)
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(change)
 
@@ -406,9 +406,9 @@ class TestSeveral:
         def child(say: Say) -> None:
             if where == "within a chunk":
                 jobs.register(KIND, dying, "Restart", "base.operate", Heartbeat)
-                jobs.work_slice(job.pk, budget_seconds=60, wait=skip(job, []))
+                jobwork.work_slice(job.pk, budget_seconds=60, wait=skip(job, []))
             else:
-                jobs.work_slice(job.pk, budget_seconds=60, wait=die)
+                jobwork.work_slice(job.pk, budget_seconds=60, wait=die)
 
         with worker(child) as dead:
             assert dead.ended() == -signal.SIGKILL
@@ -428,7 +428,7 @@ class TestSeveral:
         jobs.register(KIND, slow, "Restart", "base.operate", Heartbeat)
         first = Beside(work, job)
         gate.reached()
-        assert jobs.work_slice(job.pk, budget_seconds=60)
+        assert jobwork.work_slice(job.pk, budget_seconds=60)
         assert restarts() == {0}
         gate.open()
         assert first.answer()
@@ -499,7 +499,7 @@ def test_a_verb_is_told_the_details_of_its_order(operator: User) -> None:
 
 def test_about_when_it_will_have_ended_follows_its_last_items(operator: User) -> None:
     job = made(operator, 100, rate=10)
-    now = jobs.clock.now()
+    now = clock.now()
     planned = jobpace.ends_at(job)
     assert planned is not None
     assert 9 < (planned - now).total_seconds() < 12
@@ -510,7 +510,7 @@ def test_about_when_it_will_have_ended_follows_its_last_items(operator: User) ->
     job.refresh_from_db()
     slower = jobpace.ends_at(job)
     assert slower is not None
-    assert 85 < (slower - jobs.clock.now()).total_seconds() < 95  # 90 are left, and one a second went
+    assert 85 < (slower - clock.now()).total_seconds() < 95  # 90 are left, and one a second went
     jobs.pause(job=job, by=operator, reason="Lunch.")
     job.refresh_from_db()
     assert jobpace.ends_at(job) is None
@@ -520,6 +520,6 @@ def test_what_was_not_done_well_comes_first(operator: User) -> None:
     jobs.register(KIND, restart, "Restart", "base.operate", Heartbeat, {"restarted"})
     job = made(operator, 6)
     work(job)
-    found = list(jobs.not_done_well(job))
+    found = list(jobwork.not_done_well(job))
     assert len(found) == 3
     assert {each.outcome for each in found} == {"restarted_even"}

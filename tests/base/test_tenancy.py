@@ -14,7 +14,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from cleanup_project.base import alarms, audit, clock, jobs, notices, roles, tenancy
+from cleanup_project.base import alarms, audit, clock, jobs, jobwork, notices, roles, tenancy
 from cleanup_project.base.jobs import JobRefused, Order
 from cleanup_project.base.modeladmin import RecordAdmin
 from cleanup_project.base.models import Alarm, AuditEvent, BulkItem, BulkJob, Heartbeat, User
@@ -374,7 +374,7 @@ def test_a_job_is_about_the_tenants_of_who_made_it(foreign: User, person: Callab
     assert {each.job_id for each in client.get(url(BulkItem, "changelist")).context["cl"].result_list} == {job.pk}
     # Whoever may see less by now goes on with nothing.
     User.objects.filter(pk=native.pk).update(tenants=["zenith"])
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     job.refresh_from_db()
     assert (job.state, job.done) == (BulkJob.State.PAUSED, 0)
     assert "decides for now" in job.paused_because

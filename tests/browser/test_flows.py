@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from cleanup_project.base import jobs, roles
+from cleanup_project.base import jobwork, roles
 from cleanup_project.base.models import BulkJob, User
 from ledger import bulk
 from ledger.models import CleanupCommand, DeadLetter, Receipt, ReceiptExport
@@ -166,7 +166,7 @@ def test_five_thousand_are_replayed_slowed_paused_resumed_and_cancelled(
     work(job, 2)
     page.reload()
     decide(page, "Pause", reason="Let me look at the first ones.")
-    assert jobs.work_chunk(job.pk) is None
+    assert jobwork.work_chunk(job.pk) is None
     done = DeadLetter.objects.filter(resolution="replayed").count()
     assert done == 400
     decide(page, "Resume")
@@ -174,7 +174,7 @@ def test_five_thousand_are_replayed_slowed_paused_resumed_and_cancelled(
     page.reload()
     decide(page, "Cancel", reason="The grant was taken away again.")
     expect(page.locator("#content-main")).to_contain_text("What was not done is left as it was.")
-    assert jobs.work_chunk(job.pk) is None
+    assert jobwork.work_chunk(job.pk) is None
     assert DeadLetter.objects.filter(resolution="replayed").count() == 600
     assert CleanupCommand.objects.filter(state="ready", cycle=1).count() == 600
 
@@ -183,7 +183,7 @@ def work(job: BulkJob, chunks: int) -> None:
     """What a worker would do, as if the rate had allowed the next chunk at once."""
     for _ in range(chunks):
         BulkJob.objects.filter(pk=job.pk).update(free_at="2020-01-01T00:00:00Z")
-        assert jobs.work_chunk(job.pk) is not None
+        assert jobwork.work_chunk(job.pk) is not None
 
 
 def decide(page: Page, verb: str, **fields: str) -> None:

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cleanup_project.base import jobs, roles
+from cleanup_project.base import jobs, jobwork, roles
 from cleanup_project.base.models import BulkItem, BulkJob, User
 from ledger import bulk, quarantine
 from ledger.admin import entrypages, manyentries
@@ -388,7 +388,7 @@ def test_a_job_that_runs_says_about_when_it_will_have_ended(world: Acting, compl
     parked(world, "a", "b", "c")
     confirm(client, "replay", "", rate=1)
     job = BulkJob.objects.get()
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     page = shown(client, url(BulkJob, "change", job.pk))
     assert "less than a minute" in page
     assert 'hx-trigger="every 3s"' in page

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django_q.models import OrmQ
 
-from cleanup_project.base import jobs
+from cleanup_project.base import jobs, jobwork
 from cleanup_project.base.jobs import JobRefused
 from cleanup_project.base.models import AuditEvent, BulkJob, User
 from ledger import bulk, causes, quarantine, replayable
@@ -46,7 +46,7 @@ def ordered(
 
 
 def work(job: BulkJob) -> BulkJob:
-    while jobs.work_chunk(job.pk) is not None:
+    while jobwork.work_chunk(job.pk) is not None:
         BulkJob.objects.filter(pk=job.pk).update(free_at=Now())
     job.refresh_from_db()
     return job
@@ -111,7 +111,7 @@ def test_each_that_may_not_be_replayed_says_why_and_stops_no_other(world: Acting
     assert "no longer in the bucket" in words(job, destroyed)
     assert "not known yet" in words(job, doubted)
     assert DeadLetter.objects.filter(resolved_at=None).count() == 3
-    assert [item.subject_id for item in jobs.not_done_well(job)] == [held.pk, destroyed.pk, doubted.pk]
+    assert [item.subject_id for item in jobwork.not_done_well(job)] == [held.pk, destroyed.pk, doubted.pk]
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_one_form_makes_one_job(world: Acting) -> None:
 def test_a_job_pauses_goes_on_and_is_cancelled_between_its_entries(world: Acting) -> None:
     parked(world, "a", "b", "c")
     job = ordered(world, by="operator", rate=1)
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     jobs.pause(job=job, by=world.people["operator"], reason="Lunch.")
-    assert jobs.work_chunk(job.pk) is None
+    assert jobwork.work_chunk(job.pk) is None
     jobs.resume(job=job, by=world.people["compliance"])
     BulkJob.objects.update(free_at=Now())
-    jobs.work_chunk(job.pk)
+    jobwork.work_chunk(job.pk)
     jobs.cancel(job=job, by=world.people["operator"], reason="Enough.")
     assert sorted(outcomes(job).values()) == ["", "replayed", "replayed"]
     assert set(Decision.objects.values_list("by__username", flat=True)) == {"operator", "compliance"}

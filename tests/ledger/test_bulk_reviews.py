@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from cleanup_project.base import jobs
+from cleanup_project.base import jobs, jobwork
 from cleanup_project.base.jobs import JobRefused
 from cleanup_project.base.models import AuditEvent, BulkJob
 from ledger import dispositions, manifest, reviewing, runs, standing
@@ -50,7 +50,7 @@ def begin(acting: Acting, run: CleanupRun, expected: int = 5, **said: Any) -> Bu
 
 
 def work(job: BulkJob) -> BulkJob:
-    assert jobs.work_slice(job.pk, budget_seconds=60, wait=lambda seconds: None)
+    assert jobwork.work_slice(job.pk, budget_seconds=60, wait=lambda seconds: None)
     job.refresh_from_db()
     return job
 

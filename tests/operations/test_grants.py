@@ -26,7 +26,7 @@ from django_q.scheduler import scheduler
 from django_q.signing import SignedPackage
 from psycopg.errors import InsufficientPrivilege
 
-from cleanup_project.base import apitokens, heartbeats, jobs, queue, roles
+from cleanup_project.base import apitokens, heartbeats, jobwork, queue, roles
 from cleanup_project.base.models import AuditEvent, Heartbeat, User
 from cleanup_project.operations import doctor, grants
 from cleanup_project.operations.doctor.findings import Verdict
@@ -141,7 +141,7 @@ def test_what_people_decide_in_the_web_process_is_carried_out_by_workers(as_role
         control.lift(switch=switch, by=cast["compliance"], reason="Looked at.")
         policies.discard(revision=draft, by=cast["manager"], reason="Not needed.")
     with as_role(grants.WORKER):
-        while not jobs.work_slice(job.pk, budget_seconds=5):
+        while not jobwork.work_slice(job.pk, budget_seconds=5):
             pass
         world.drain()
         sweep.sweep()

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 from django_q.models import OrmQ
 
-from cleanup_project.base import clock, jobs, sqlfiles
+from cleanup_project.base import clock, jobs, jobwork, sqlfiles
 from cleanup_project.base.models import AuditEvent, BulkJob, User
 from ledger import claim, closing
 from ledger.models import CleanupCommand
@@ -314,7 +314,7 @@ def test_a_job_sends_all_that_were_chosen_and_says_what_became_of_each(operator:
             chosen=Chosen(state="dead"), expected=10, token=uuid4(), by=operator, reason=WHY, rate=1000
         )
         again(rows[3], operator)  # somebody was quicker
-        assert jobs.work_slice(job.pk, budget_seconds=60)
+        assert jobwork.work_slice(job.pk, budget_seconds=60)
         assert dispatch.dispatch(threads=2).delivered == 10
     job.refresh_from_db()
     assert (job.state, job.outcomes) == ("done", {redelivery.SENT_AGAIN: 9, redelivery.ON_ITS_WAY: 1})

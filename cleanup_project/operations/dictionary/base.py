@@ -58,12 +58,12 @@ restarts: How often its supervisor replaced it.
 raised_at: When it was first noticed.
 cleared_at: When it was over; null: it is open.
 """, {"subject_label": NAMES}),
-    "BulkJob": Table("base.jobs", EVER, """
+    "BulkJob": Table("base.jobs base.jobwork", EVER, """
 total: How many items it has.
 done: How many have their outcome.
 paused_because: Why it is paused.
 """, {"selection": NAMES, "reason": WORDS, "paused_because": WORDS}),
-    "BulkItem": Table("base.jobs", EVER, """
+    "BulkItem": Table("base.jobs base.jobwork", EVER, """
 job: The bulk job.
 outcome: What became of it; empty until it is done.
 detail: The same in words.

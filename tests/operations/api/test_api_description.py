@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
-from cleanup_project.base import jobs
+from cleanup_project.base import jobwork
 from cleanup_project.base.scopes import SCOPES
 from cleanup_project.operations.api import problems, site
 from ledger import bulk
@@ -135,7 +135,7 @@ def names_of(world: Acting) -> dict[str, dict[str, Any]]:
     placed = hold(world.tenant, world.bucket, "held/", by=world.people["compliance"])
     close = {"expected": 1, "token": uuid4(), "reason": "Looked at.", "selection": "one"}
     job = bulk.close_all(rows=DeadLetter.objects.filter(pk=two.pk), by=world.people["compliance"], **close)
-    jobs.work_slice(job.pk, budget_seconds=5, wait=lambda seconds: None)
+    jobwork.work_slice(job.pk, budget_seconds=5, wait=lambda seconds: None)
     return {
         "": {
             "run_id": run.key, "run": run.key, "code": "originals", "policy": "originals", "bucket": "media",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from cleanup_project.base import jobs, roles
+from cleanup_project.base import jobwork, roles
 from cleanup_project.base.scopes import SCOPES
 from cleanup_project.operations.api import site
 from ledger.models import DeadLetter, Receipt
@@ -179,7 +179,7 @@ def job_of(entry: DeadLetter) -> int:
     """A job about it, done, so that another may be about the same class."""
     body = {"ids": [entry.pk], "expected": 1, "reason": "Looked at."}
     job = given(program("quarantine:close", tenants=["acme"]).post("/quarantine/close", body), 202)
-    assert jobs.work_slice(job["id"], budget_seconds=5, wait=lambda seconds: None)
+    assert jobwork.work_slice(job["id"], budget_seconds=5, wait=lambda seconds: None)
     return int(job["id"])
 
 

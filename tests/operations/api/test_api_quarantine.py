@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from cleanup_project.base import jobs
+from cleanup_project.base import jobwork
 from cleanup_project.base.models import BulkJob
 from cleanup_project.operations.api.quarantine import by_number
 from ledger import bulk
@@ -116,7 +116,7 @@ def test_reviewed_entries_are_replayed_as_a_job_with_an_outcome_for_each(world: 
     assert answer["requested_by"] == caller.account.get_username()
     job = BulkJob.objects.get()
     assert (job.requested_by, job.details) == (caller.account, {"repair": "The role was given back."})
-    assert jobs.work_slice(job.pk, budget_seconds=5, wait=lambda seconds: None)
+    assert jobwork.work_slice(job.pk, budget_seconds=5, wait=lambda seconds: None)
     told = given(caller.get(f"/jobs/{answer['id']}"))
     assert (told["state"], told["outcomes"]) == ("done", {"replayed": 2})
     items = given(caller.get(f"/jobs/{answer['id']}/items"))["items"]
@@ -133,7 +133,7 @@ def test_all_that_match_a_filter_are_closed_with_the_number_that_was_seen(world:
     assert "You saw 1" in problem(caller.post("/quarantine/close", body), 409, "conflict")["detail"]
     answer = given(caller.post("/quarantine/close", body | {"expected": 2}), 202)
     assert (answer["total"], answer["selection"]) == (2, "open entries, with keys that begin with clips/")
-    jobs.work_slice(answer["id"], budget_seconds=5, wait=lambda seconds: None)
+    jobwork.work_slice(answer["id"], budget_seconds=5, wait=lambda seconds: None)
     assert not DeadLetter.objects.filter(resolved_at=None).exists()
     assert {each.resolved_by for each in DeadLetter.objects.all()} == {caller.account}
 
@@ -150,7 +150,7 @@ def test_a_request_that_is_sent_again_is_the_same_job_and_another_one_under_its_
     ):  # fmt: skip
         problem(caller.post("/quarantine/close", body, key=key), 409, "idempotency-conflict")
     problem(caller.post("/quarantine/replay", chosen(one), key=key), 409, "idempotency-conflict")
-    jobs.work_slice(first["id"], budget_seconds=5, wait=lambda seconds: None)
+    jobwork.work_slice(first["id"], budget_seconds=5, wait=lambda seconds: None)
     assert given(caller.post("/quarantine/close", chosen(one), key=key), 202)["state"] == "done"
     problem(
         program(*SCOPES).post("/quarantine/close", chosen(one), key=key), 409, "conflict"
@@ -174,7 +174,7 @@ def test_a_cursor_belongs_to_the_items_of_one_job(world: Acting, caller: Program
     numbers = []
     for pair in (rows[:2], rows[2:]):
         numbers.append(given(caller.post("/quarantine/close", chosen(*pair)), 202)["id"])
-        jobs.work_slice(numbers[-1], budget_seconds=5, wait=lambda seconds: None)
+        jobwork.work_slice(numbers[-1], budget_seconds=5, wait=lambda seconds: None)
     one, other = numbers
     cursor = given(caller.get(f"/jobs/{one}/items", limit=1))["next"]
     assert "cursor" in problem(caller.get(f"/jobs/{other}/items", limit=1, cursor=cursor), 422, "invalid")["errors"]
