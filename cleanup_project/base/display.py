@@ -26,6 +26,8 @@ UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+# What nobody can miss or mistake: printable ASCII but the backslash, blanks one by one and inside.
+PLAIN: Final = re.compile(r"[!-\[\]-~]+(?: [!-\[\]-~]+)*")
 SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 
 
@@ -35,6 +37,8 @@ def visible(text: str) -> str:
     Escaped are control and format characters, invisible letters and marks, blanks at either end or in a row, blanks
     other than U+0020, the backslash, and what looks like another, composed character.
     """
+    if PLAIN.fullmatch(text):
+        return text
     composed = unicodedata.normalize("NFC", text)
     shown = []
     for index, character in enumerate(text):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django.contrib import admin, messages
 from django.contrib.admin.filters import SimpleListFilter
@@ -24,7 +24,7 @@ from cleanup_project.base.settings_audit import record_settings
 
 M = TypeVar("M", bound=Model)
 
-HISTORY_SHOWN = 500
+HISTORY_SHOWN = 200
 READING = {"change", "history", "why", "verify", "compare", "certificate"}  # pages of a row that decide nothing
 
 
@@ -181,6 +181,7 @@ class RecordAdmin(admin.ModelAdmin[M]):
             "original": obj,
             "events": display.table(headings, map(event_row, events)) if events else "",
             "at_limit": len(events) == HISTORY_SHOWN,
+            "record": record_of(obj) if may_view(request, AuditEvent) else "",
         }
         return TemplateResponse(request, "admin/history.html", context)
 
@@ -308,6 +309,11 @@ def may_set(request: HttpRequest) -> bool:
 
 def list_url(model: type[Model], query: str = "") -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist") + query
+
+
+def record_of(obj: Model) -> str:
+    """Where the audit record tells everything about one item."""
+    return list_url(AuditEvent, "?" + urlencode({"item": f"{obj._meta.label_lower}:{obj.pk}"}))
 
 
 def may_view(request: HttpRequest, model: type[Model]) -> bool:

@@ -1,5 +1,6 @@
 """Administrators manage people and settings: on record, and without becoming superusers."""
 
+import html
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -7,10 +8,12 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cleanup_project.base import roles
+from cleanup_project.base import audit, modeladmin, roles
 from cleanup_project.base.models import AuditEvent, User
 from retention.models import Bucket, Tenant
 from tests.base.test_signin_proof import grow_stale
@@ -296,3 +299,29 @@ def test_a_password_is_asked_for_before_one_is_given_and_never_kept_in_a_page(
     back = client.post(reverse("account_reauthenticate"), {"password": "correct horse", "next": address})
     assert back["Location"] == address
     assert client.get(address).status_code == 200
+
+
+def test_a_long_history_shows_the_newest_and_leads_to_the_rest(
+    administrator: User, person: Callable[..., User], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modeladmin, "HISTORY_SHOWN", 2)
+    olaf = person("olaf")
+    for reason in ("the first", "the second", "the third"):
+        audit.record(action="settings.changed", subject=olaf, by=administrator, reason=reason)
+    history = client.get(page(olaf, "history")).content.decode()
+    assert "the second" in history and "the first" not in history  # noqa: PT018 - one page
+    href = modeladmin.record_of(olaf)
+    assert f'href="{href}"' in history
+    rest = client.get(href).content.decode()
+    assert all(reason in rest for reason in ("the first", "the second", "the third"))
+
+
+def test_a_role_s_page_asks_for_its_permissions_once(administrator: User, client: Client) -> None:
+    group = Group.objects.get(name=roles.COMPLIANCE)
+    address = reverse("admin:auth_group_change", args=[group.pk])
+    client.get(address)
+    with CaptureQueriesContext(connection) as captured:
+        shown = client.get(address).content.decode()
+    assert all(str(each) in html.unescape(shown) for each in group.permissions.all())
+    assert sum("auth_permission" in each["sql"] for each in captured) < 5
+    assert sum('FROM "django_content_type" WHERE' in each["sql"] for each in captured) < 3
