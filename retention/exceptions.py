@@ -13,5 +13,9 @@ class NotPermitted(RetentionError):
     """The person may not take this decision, or may not take it alone."""
 
 
+class TooMuch(RetentionError):
+    """More bears upon it than is read for one answer."""
+
+
 class TryLater(RetentionError):
     """What stands in the way passes by itself, within minutes."""

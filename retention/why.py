@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db.models import Model, QuerySet
 
@@ -22,10 +22,11 @@ from retention.eligibility import (
     belongs,
     judge,
 )
-from retention.exceptions import RetentionError
+from retention.exceptions import TooMuch
 from retention.models import Disposition, ObjectVersion, PolicyRevision, RetentionEvent, RetentionPolicy, Role, Tenant
 
 Row = TypeVar("Row", bound=Model)
+READ: Final = 5_000  # versions or events around those asked about, of each kind, where somebody waits for the answer
 # What scans leave out whatever the time: it travels with another, or something keeps it without an end.
 NEVER_SCANNED = frozenset({
     Reason.GONE, Reason.TRAVELS, Reason.UNSCHEDULED, Reason.PERMANENT, Reason.SUSPENDED, Reason.AWAITING_EVENT,
@@ -61,7 +62,7 @@ def surroundings_of(row: ObjectVersion) -> Surroundings:
 def surroundings_of_each(rows: Sequence[ObjectVersion], most: int | None = None) -> dict[int, Surroundings]:
     """The same of many versions, in as many queries as they have buckets and tenants.
 
-    `most`: of the rows that a query reads; RetentionError where there are more.
+    `most`: of the rows that a query reads; TooMuch where there are more.
     """
     present = ObjectVersion.objects.present()
     originals = [row for row in rows if row.role == Role.ORIGINAL]
@@ -122,12 +123,12 @@ def grouped(
 
 
 def up_to(most: int | None, rows: QuerySet[Row]) -> Iterable[Row]:
-    """All of the rows. Raises RetentionError where they are more than that."""
+    """All of the rows. Raises TooMuch where they are more than that."""
     if most is None:
         return rows
     found = list(rows[: most + 1])
     if len(found) > most:
-        raise RetentionError(
+        raise TooMuch(
             f"More than {most:,} versions or events bear upon this, which is more than is read for one answer: let "
             "`manage.py why` tell it on the server."
         )
@@ -162,9 +163,12 @@ def dispositions_of(ids: Sequence[int]) -> list[DispositionFacts]:
     ]
 
 
-def why(row: ObjectVersion, as_of: datetime | None = None) -> Verdict:
-    """Judge one catalogued version now, or as of another time with today's catalogue, policies, holds and decisions."""
-    return why_each([row], as_of or clock.now())[row.pk]
+def why(row: ObjectVersion, as_of: datetime | None = None, most: int | None = None) -> Verdict:
+    """Judge one catalogued version now, or as of another time with today's catalogue, policies, holds and decisions.
+
+    `most` as in `surroundings_of_each`.
+    """
+    return why_each([row], as_of or clock.now(), most)[row.pk]
 
 
 def why_each(rows: Sequence[ObjectVersion], as_of: datetime, most: int | None = None) -> dict[int, Verdict]:

@@ -14,6 +14,7 @@ from cleanup_project.base.modeladmin import Tool
 from cleanup_project.base.verbpages import VerbPages
 from retention import why
 from retention.eligibility import WORDS, Finding, Reason, Verdict
+from retention.exceptions import TooMuch
 from retention.models import LegalHold, ObjectVersion, PolicyRevision
 
 WRONG_TIME = "Write a time with its zone, for example 2027-01-31T00:00:00Z."
@@ -34,7 +35,6 @@ class WhyPages(VerbPages[ObjectVersion]):
         asked = request.GET.get("as_of", "").strip()
         as_of = time_of(asked)
         now = clock.now()
-        verdict = why.why(obj, as_of or now)
         context = {
             **self.admin_site.each_context(request),
             "title": "Why?",
@@ -48,7 +48,7 @@ class WhyPages(VerbPages[ObjectVersion]):
             "wrong": WRONG_TIME if asked and as_of is None else "",
             "as_of": as_of or now,
             "now": now,
-            **told(obj, verdict),
+            **told(obj, as_of or now),
         }
         return TemplateResponse(request, "admin/retention/objectversion/why.html", context)
 
@@ -66,8 +66,15 @@ def time_of(text: str) -> datetime | None:
         return None
 
 
-def told(obj: ObjectVersion, verdict: Verdict) -> dict[str, Any]:
-    """What the template shows of a verdict."""
+def told(obj: ObjectVersion, as_of: datetime) -> dict[str, Any]:
+    """What the template shows of the verdict, or why there is none here."""
+    try:
+        return shown(obj, why.why(obj, as_of, why.READ))
+    except TooMuch as refusal:
+        return {"refusal": str(refusal)}
+
+
+def shown(obj: ObjectVersion, verdict: Verdict) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "reason": WORDS[verdict.reason],
@@ -76,7 +83,7 @@ def told(obj: ObjectVersion, verdict: Verdict) -> dict[str, Any]:
         "holds": list(LegalHold.objects.filter(pk__in=[each.id for each in verdict.holds]).order_by("pk")),
         "next": why.next_evaluation(verdict),
         "latest": why.maximum(verdict),
-        "sentences": list(why.explain(obj, verdict)),
+        "sentences": list(why.explain(obj, verdict, why.READ)),
     }
 
 

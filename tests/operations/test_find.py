@@ -8,11 +8,13 @@ from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
 from ledger.models import CleanupCommand, CleanupRun, ManifestItem, Receipt
-from retention.models import ObjectVersion, Tenant
+from retention import why
+from retention.models import Bucket, ObjectVersion, Tenant
 from tests import world as small
 from tests.ledger import parking
 from tests.ledger.acting import Acting, build
@@ -73,6 +75,30 @@ def test_several_versions_are_listed_each_with_why_and_its_command(world: Acting
     ):  # fmt: skip
         assert text in page, text
     assert shown(client, "s3://other/clips/deleted").count("Nothing that you may see") == 1
+
+
+def test_of_more_around_a_key_than_is_read_for_an_answer_versions_are_listed_without_why(
+    world: Acting, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Bucket.objects.create(name="other")
+    for gone in ({}, {"gone_at": timezone.now(), "gone_reason": "vanished"}):
+        small.version(world.bucket, world.tenant, "clips/a", **gone)
+    for bucket in (world.bucket, other):
+        small.version(
+            bucket, world.tenant, "small", role="derivative", original_bucket=world.bucket, original_key="clips/a"
+        )
+    monkeypatch.setattr(why, "READ", 1)
+    for key in ("clips/a", "small"):
+        page = shown(client, key)
+        assert "Why is not told here." in page
+        assert "let `manage.py why` tell it on the server" in page
+        assert page.count("Why, with everything behind it") == 2
+        assert '<ul class="plain"><li class="folded">' not in page
+    monkeypatch.setattr(why, "READ", 2)
+    for key in ("clips/a", "small"):
+        page = shown(client, key)
+        assert "Why is not told here." not in page
+        assert '<ul class="plain"><li class="folded">' in page
 
 
 def test_a_key_of_which_no_command_was_made_finds_its_manifest_items(world: Acting, client: Client) -> None:

@@ -7,7 +7,7 @@ from django.test import Client
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
-from retention import dispositions
+from retention import dispositions, why
 from retention.models import Bucket, LegalHold, ObjectVersion, PolicyRevision, Tenant
 from tests import world
 from tests.web import quick_pages, url  # noqa: F401
@@ -86,6 +86,26 @@ def test_what_no_policy_covers_and_what_is_gone_are_told_so(row: ObjectVersion, 
     gone = shown(client, row)
     assert "It is no longer in the bucket." in gone
     assert "vanished outside of us" in gone
+
+
+def test_of_more_around_it_than_is_read_for_an_answer_the_page_says_so_and_names_the_command(
+    row: ObjectVersion, tenant: Tenant, bucket: Bucket, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.version(bucket, tenant, "clips/a", gone_at=row.observed_at, gone_reason="vanished")
+    small = world.version(bucket, tenant, "small", role="derivative", original_bucket=bucket, original_key="clips/a")
+    monkeypatch.setattr(why, "READ", 1)
+    for each in (row, small):
+        page = shown(client, each, as_of="soon")
+        for text in (
+            "Not judged here.", "More than 1 versions or events bear upon this", "manage.py why", "<h2>Facts</h2>",
+            "Write a time with its zone",
+        ):  # fmt: skip
+            assert text in page, text
+        for text in ("ligible for destruction", "None covers it", "Nothing is in force", "In words", "It was judged"):
+            assert text not in page, text
+    monkeypatch.setattr(why, "READ", 2)
+    for each in (row, small):
+        assert "Not eligible for destruction." in shown(client, each)
 
 
 def test_it_is_linked_from_the_object_and_for_who_may_see_that(

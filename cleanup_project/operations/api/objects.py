@@ -17,7 +17,6 @@ from retention.models import ObjectVersion
 
 router = Router(tags=["Objects"])
 EXPLAINED: Final = 10  # versions of one key
-READ: Final = 5_000  # versions or events around them, of each kind
 
 
 class WhyAsked(Schema):
@@ -60,6 +59,6 @@ def get_why(request: HttpRequest, asked: Query[WhyAsked]) -> Any:
     if not found:
         raise not_found("object version of this name in the catalogue")
     as_of = asked.as_of or clock.now()
-    verdicts = why.why_each(found[:EXPLAINED], as_of, READ)
-    told = [why.as_json(row, verdicts[row.pk], as_of, READ) for row in found[:EXPLAINED]]
+    verdicts = why.why_each(found[:EXPLAINED], as_of, why.READ)
+    told = [why.as_json(row, verdicts[row.pk], as_of, why.READ) for row in found[:EXPLAINED]]
     return {"versions": told, "more": len(found) > EXPLAINED}

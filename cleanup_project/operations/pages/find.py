@@ -1,7 +1,7 @@
 """The command box: from what somebody has in their hand, exactly as it is written, to the page of what it names."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -17,11 +17,12 @@ from cleanup_project.base.verbpages import person
 from cleanup_project.operations.pages import shell
 from ledger.models import CleanupCommand, CleanupRun, CommandTarget, ManifestItem, Receipt
 from retention import why
+from retention.exceptions import TooMuch
 from retention.models import ObjectVersion
 from webhooks.models import Delivery, OutboxEvent
 
 LISTED: Final = 50  # hits of one kind
-EXPLAINED: Final = 10  # object versions, each of which takes a dozen reads
+EXPLAINED: Final = 10  # object versions, each of which takes a few reads
 DIGEST: Final = re.compile(r"[0-9a-fA-F]{64}")
 NUMBER: Final = re.compile(r"[0-9]{1,18}")
 S3_URL: Final = re.compile(r"s3://(?P<bucket>[^/]+)/(?P<key>.+?)(\?versionId=(?P<version>.+))?", re.DOTALL)
@@ -95,11 +96,13 @@ def page(request: HttpRequest) -> HttpResponse:
     if len(hits) == 1:
         return HttpResponseRedirect(display.change_url(hits[0][1]))
     objects = found.pop(OBJECT, [])
+    sentences, refusal = explained(objects[:EXPLAINED])
     context = {
         "text": text,
         "kinds": open_kinds,
         "found": [(kind, list(map(named, rows[:LISTED])), len(rows) > LISTED) for kind, rows in found.items()],
-        "objects": list(told(request, objects[:LISTED])),
+        "objects": list(told(request, objects[:LISTED], sentences)),
+        "refusal": refusal,
         "more_objects": all_versions(text) if len(objects) > LISTED else "",
         "listed": LISTED,
         "nothing": bool(text) and not hits,
@@ -130,18 +133,28 @@ def named(row: Model) -> tuple[str, str]:
     return display.visible(called), display.change_url(row)
 
 
-def told(request: HttpRequest, objects: Sequence[ObjectVersion]) -> Iterator[dict[str, Any]]:
-    """Each version with why, the first of them, and with the command that has it or destroyed it."""
-    now = clock.now()
+def explained(objects: Sequence[ObjectVersion]) -> tuple[dict[int, list[str]], str]:
+    """(why, in sentences, for each version; or why that is not told here)"""
+    try:
+        verdicts = why.why_each(objects, clock.now(), why.READ)
+        return {each.pk: list(why.explain(each, verdicts[each.pk], why.READ)) for each in objects}, ""
+    except TooMuch as refusal:
+        return {}, str(refusal)
+
+
+def told(
+    request: HttpRequest, objects: Sequence[ObjectVersion], sentences: Mapping[int, list[str]]
+) -> Iterator[dict[str, Any]]:
+    """Each version with why, where that is told, and with the command that has it or destroyed it."""
     targets = CommandTarget.objects.filter(object_version_id__in=[each.pk for each in objects], active=True)
     shown = targets.select_related("command") if may_view(request, CleanupCommand) else targets.none()
     commands = {each.object_version_id: each.command for each in shown}
-    for place, each in enumerate(objects):
+    for each in objects:
         yield {
             "row": each,
             "url": display.change_url(each),
             "why": reverse("admin:retention_objectversion_why", args=[each.pk]),
-            "sentences": list(why.explain(each, why.why(each, now))) if place < EXPLAINED else [],
+            "sentences": sentences.get(each.pk, []),
             "command": commands.get(each.pk),
         }
 

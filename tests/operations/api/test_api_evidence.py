@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from cleanup_project.base.models import AuditEvent
-from cleanup_project.operations.api import cursors, objects, receipts
+from cleanup_project.operations.api import cursors, receipts
 from ledger import copying, exports
 from ledger.explain import explain
 from ledger.models import CleanupRun, Receipt, ReceiptExport
+from retention import why
 from retention.models import Tenant
 from tests.ledger.acting import Acting
 from tests.ledger.exporting import KEYS, destroyed
@@ -89,12 +91,15 @@ def test_of_more_around_an_object_than_is_read_for_an_answer_the_command_is_name
     version(world.bucket, world.tenant, "clips/small", **original, original_key="clips/c")
     for name in ("d1", "d2"):
         version(world.bucket, world.tenant, name, **original, original_key="clips/d")
-    monkeypatch.setattr(objects, "READ", 1)
-    for key in ("clips/a", "clips/c", "clips/small", "clips/d"):
+    version(world.bucket, world.tenant, "clips/e")
+    version(world.bucket, world.tenant, "clips/e", gone_at=timezone.now(), gone_reason="vanished")
+    version(world.bucket, world.tenant, "clips/tiny", **original, original_key="clips/e")
+    monkeypatch.setattr(why, "READ", 1)
+    for key in ("clips/a", "clips/c", "clips/small", "clips/d", "clips/tiny"):
         told = problem(caller.get("/objects/why", bucket="media", key=key), 409, "conflict")
         assert "manage.py why" in told["detail"], key
-    monkeypatch.setattr(objects, "READ", 2)
-    for key in ("clips/a", "clips/c", "clips/small", "clips/d"):
+    monkeypatch.setattr(why, "READ", 2)
+    for key in ("clips/a", "clips/c", "clips/small", "clips/d", "clips/tiny"):
         given(caller.get("/objects/why", bucket="media", key=key))
 
 
