@@ -1,6 +1,7 @@
 """Amazon SQS as the broker: at least once. A message that a cluster has taken and not deleted comes again after `retry`."""
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import boto3
@@ -60,8 +61,10 @@ class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
         return [(each["ReceiptHandle"], each["Body"]) for each in answer.get("Messages", [])]
 
     def acknowledge(self, task_id: str) -> None:
+        """What the queue has dropped by its retention is gone all the same: an error would end the cluster's monitor."""
         client, url = self.queue()
-        client.delete_message(QueueUrl=url, ReceiptHandle=task_id)
+        with suppress(client.exceptions.ReceiptHandleIsInvalid):
+            client.delete_message(QueueUrl=url, ReceiptHandle=task_id)
 
     def fail(self, task_id: str) -> None:
         """Called for what was signed with another key, and would never be read."""
