@@ -1,14 +1,16 @@
 """Backup and restore, rehearsed: what comes back is whole and guarded, and what happened since converges."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connection
+from django.utils import timezone
 
-from cleanup_project.base.models import ApiToken
+from cleanup_project.base.models import ApiToken, Session
 from ledger.explain import explain
 from ledger.models import CleanupCommand, Receipt
 from ledger.sweep import sweep
@@ -124,6 +126,7 @@ def test_what_is_restored_is_whole_and_guarded_and_what_was_done_since_converges
         subscribed(world, inbox)
         published(world, "clips/before")
         program(person=world.people["operator"], scopes=["runs:read"])
+        Session.objects.create(session_key="open", expire_date=timezone.now() + timedelta(days=1))
         done(world)
         before = told(inbox)
         published(world, "clips/after-1", "clips/after-2")
@@ -137,6 +140,7 @@ def test_what_is_restored_is_whole_and_guarded_and_what_was_done_since_converges
             assert ApiToken.objects.live().count() == 1
             databases.tool("psql", f"--dbname={name}", "--file=docs/deploy/after-restore.sql")
             assert not ApiToken.objects.live().exists()
+            assert not Session.objects.exists()
             switch = control.press(scope="everything", by=world.people["operator"], reason="Restored.")
             done(world)
             assert (Receipt.objects.count(), len(inbox.requests)) == (1, asked)

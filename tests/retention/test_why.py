@@ -14,9 +14,10 @@ from cleanup_project.base.canonical import instant
 from cleanup_project.base.models import User
 from retention import dispositions, holds, policies
 from retention.eligibility import Reason
+from retention.exceptions import TooMuch
 from retention.models import Bucket, Disposition, Tenant
 from retention.why import explain, surroundings_of, surroundings_of_each, why
-from tests.world import published, version
+from tests.world import event, published, version
 
 pytestmark = pytest.mark.django_db
 
@@ -172,3 +173,29 @@ def test_what_stands_around_many_versions_is_what_stands_around_each(
         alone, among = surroundings_of(row), found[row.pk]
         for part in ("same_key", "series", "derivatives", "originals", "dispositions"):
             assert sorted(each.id for each in getattr(alone, part)) == sorted(each.id for each in getattr(among, part))
+
+
+def test_events_are_read_up_to_what_was_asked_for(
+    tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    published(
+        tenant, bucket, author=manager, publisher=second_manager, trigger="event", event_type="contract-ended"
+    )  # fmt: skip
+    row = version(bucket, tenant, "c/1")
+    for prefix in ("a/", "b/"):
+        event(tenant, bucket, prefix, by=manager)
+    with pytest.raises(TooMuch, match="More than 1 versions or events"):
+        why(row, most=1)
+    assert why(row, most=2).reason is Reason.AWAITING_EVENT
+
+
+def test_versions_around_are_read_up_to_what_was_asked_for(tenant: Tenant, bucket: Bucket) -> None:
+    one = version(bucket, tenant, "gone-before")
+    version(bucket, tenant, "gone-before", gone_at=timezone.now(), gone_reason="vanished")
+    for series in "ab":
+        version(bucket, tenant, "original", series=series)
+    small = version(bucket, tenant, "small", role="derivative", original_bucket=bucket, original_key="original")
+    for row in (one, small):
+        with pytest.raises(TooMuch):
+            why(row, most=1)
+        assert why(row, most=2).reason is not None
