@@ -94,6 +94,11 @@ def test_who_asked_is_shown_whom_it_waits_for_and_decides_nothing_of_it(world: A
     page = client.get(reverse("my-work")).content.decode()
     assert "What you asked for, and others decide" in page
     assert "Waits for somebody else who has the role Compliance, by" in page
+    assert "is decided by others: it stands below." in page
+    client.force_login(world.people["compliance2"])
+    page = client.get(reverse("my-work")).content.decode()
+    assert "is decided by others." in page
+    assert "stands below" not in page
 
 
 def test_whoever_edited_a_draft_does_not_publish_it(world: Acting) -> None:
