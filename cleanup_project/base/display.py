@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 
 NOTHING: Final = "-"
 SIZES: Final = frozenset({"bytes", "size", "cap_bytes"})
+DIGEST_SHOWN: Final = 12
 UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 # Printable by their category, and yet nothing to see: joiners, fillers, variation selectors, the empty Braille cell.
 INVISIBLE: Final = re.compile(
@@ -224,6 +225,17 @@ def column(
     return shown
 
 
+def lines(first: Any, *rest: Any) -> SafeString:
+    """A cell of several lines, of which the first is what people look for."""
+    below = format_html_join("", '<div class="quiet">{}</div>', ((each,) for each in rest if each))
+    return format_html("{}{}", first, below)
+
+
+def helped(words: str, meaning: str) -> SafeString:
+    """A column's heading, with what its values mean."""
+    return format_html('<abbr title="{}">{}</abbr>', meaning, words)
+
+
 def pill(words: str, kind: str = "plain") -> SafeString:
     """A state in one look; `kind` is plain, waiting (for a person), overdue or ended."""
     return format_html('<span class="pill {}">{}</span>', kind, words)
@@ -234,3 +246,8 @@ def cut(shown: SafeString, left_out: int, what: str) -> SafeString:
     return (
         shown if left_out <= 0 else format_html('{}<p class="quiet">and {} more {}</p>', shown, f"{left_out:,}", what)
     )
+
+
+def abbreviated(hexadecimal: str) -> SafeString:
+    """A digest in a list: enough to compare by eye, the whole on pointing at it."""
+    return format_html('<code class="exact" title="{}">{}…</code>', hexadecimal, hexadecimal[:DIGEST_SHOWN])

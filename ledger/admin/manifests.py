@@ -44,7 +44,8 @@ def of_run(request: HttpRequest) -> str | None:
 class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
     tenant_path = "run__tenant__code"
     list_display = (
-        "key", "item_count", "target_count", "bytes", "held", "not_enforced", "read", "frozen_at", "digest",
+        "key", "item_count", "target_count", "bytes", "held", "not_enforced", "read", "frozen_at",
+        "digest_shown",
     )  # fmt: skip
     lookups = frozenset({"run"})
     exact_search = ("key",)
@@ -55,6 +56,10 @@ class ManifestPartAdmin(ReadOnlyAdmin[ManifestPart]):
 
     def narrowed(self, request: HttpRequest) -> str | None:
         return of_run(request)
+
+    @admin.display(description="digest")
+    def digest_shown(self, obj: ManifestPart) -> SafeString:
+        return display.abbreviated(obj.digest)
 
     def tools(self, request: HttpRequest, obj: ManifestPart) -> Iterable[Tool]:
         last = obj.cursor["ordinal"]

@@ -26,7 +26,6 @@ from webhooks.models import OutboxEvent
 
 LISTED_AT_MOST: Final = 200
 FOUND_AT_MOST: Final = 1000  # receipts that carry one name
-DIGEST_SHOWN: Final = 12
 KINDS: Final = {"deleted": "plain", "by_absence": "waiting", "already_absent": "ended"}
 FORGOTTEN: Final = (
     "Forgotten when their retention ended. Whoever knows a name can still prove it by its commitment below."
@@ -42,10 +41,7 @@ COMMITTED: Final = (
 class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
     tenant_path = "tenant__code"
     none_yet = "No receipt yet: each command whose object versions are all confirmed gone leaves one."
-    list_display = (
-        "gone_at", "outcome_pill", "key_shown", "version_shown", "bytes", "revision", "run", "approver", "digest_shown",
-        "notice",
-    )  # fmt: skip
+    list_display = ("gone_at", "outcome_pill", "key_shown", "bytes", "authorised", "digest_shown", "notice")
     list_select_related = ("run",)
     list_filter = (ReceiptFilter,)
     lookups = frozenset(SELECTED)
@@ -142,31 +138,29 @@ class ReceiptAdmin(VerbPages[Receipt], ReadOnlyAdmin[Receipt]):
     def outcome_pill(self, obj: Receipt) -> SafeString:
         return display.pill(obj.get_outcome_display().lower(), KINDS[obj.outcome])
 
-    @admin.display(description="key, or commitment")
+    @admin.display(description="key and version id, or commitment")
     def key_shown(self, obj: Any) -> SafeString:
         """Of the original; how many more targets there are."""
-        more = f" and {obj.target_count - 1:,} more" if obj.target_count > 1 else ""
+        more = f"and {obj.target_count - 1:,} more" if obj.target_count > 1 else ""
         if obj.first_key is not None:
-            return format_html("{}{}", display.exact(obj.first_key), more)
-        commitment = obj.document["targets"][0]["commitment"]
-        return format_html('<span class="quiet">forgotten</span> {}{}', short(commitment), more)
+            return display.lines(display.exact(obj.first_key), display.exact(obj.first_version), more)
+        commitment = display.abbreviated(obj.document["targets"][0]["commitment"])
+        return display.lines(format_html('<span class="quiet">forgotten</span> {}', commitment), more)
 
-    @admin.display(description="version id")
-    def version_shown(self, obj: Any) -> SafeString | str:
-        return display.exact(obj.first_version) if obj.first_version is not None else display.NOTHING
+    @admin.display(description="run; policy revision, approver")
+    def authorised(self, obj: Receipt) -> SafeString:
+        return display.lines(display.link(obj.run), f"{self.revision(obj)}, {self.approver(obj)}")
 
-    @admin.display(description="policy revision")
     def revision(self, obj: Receipt) -> str:
         policy = obj.document["policy"]
         return f"{policy['code']}/{policy['revision']}"
 
-    @admin.display(description="approver")
     def approver(self, obj: Receipt) -> str:
         return obj.document["approval"]["by"] or "standing"
 
     @admin.display(description="digest")
     def digest_shown(self, obj: Receipt) -> SafeString:
-        return short(bytes(obj.digest).hex())
+        return display.abbreviated(bytes(obj.digest).hex())
 
     @admin.display(description="notice")
     def notice(self, obj: Any) -> SafeString | str:
@@ -258,10 +252,6 @@ def as_digest(term: str) -> bytes | None:
     except ValueError:
         return None
     return found if len(found) == 32 else None
-
-
-def short(hexadecimal: str) -> SafeString:
-    return format_html('<code class="exact" title="{}">{}…</code>', hexadecimal, hexadecimal[:DIGEST_SHOWN])
 
 
 def seen(target: dict[str, Any]) -> tuple[str, str]:

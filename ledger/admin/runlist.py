@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from cleanup_project.base import clock, display
+from cleanup_project.base.display import lines
 from cleanup_project.base.modeladmin import LargeChangeList
 from ledger import runs, standing
 from ledger.models import CleanupRun
@@ -68,12 +69,6 @@ def state_pill(run: CleanupRun) -> SafeString:
     state = RunState(run.state)
     pill = display.pill(run.get_state_display(), KINDS.get(state, "plain"))
     return format_html('<span title="{}">{}</span>', RUN_MEANING[state], pill)
-
-
-def lines(first: Any, *rest: Any) -> SafeString:
-    """A cell of several lines, of which the first is what people look for."""
-    below = format_html_join("", '<div class="quiet">{}</div>', ((each,) for each in rest if each))
-    return format_html("{}{}", first, below)
 
 
 def begins(run: CleanupRun, opens: datetime | None) -> SafeString | str:

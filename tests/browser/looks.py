@@ -1,4 +1,5 @@
-"""What is judged of how a page looks: accessibility by axe, in light and dark, and that nothing is wider than a telephone."""
+"""What is judged of how a page looks: accessibility by axe, in light and dark, that no list is cut on a desktop, and that
+nothing is wider than a telephone."""
 
 from functools import cache
 from importlib.resources import files
@@ -8,6 +9,7 @@ from playwright.sync_api import Page
 
 TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 800}
+DESKTOP = {"width": 1440, "height": 900}
 RUN = """
 async ([tags, rules]) => (await axe.run(document, {
     runOnly: rules ? { type: "rule", values: rules } : { type: "tag", values: tags },
@@ -46,6 +48,16 @@ def no_sideways(page: Page) -> list[str]:
     return [f"wider than {page.viewport_size}: {' | '.join(wider)}"] if wider else []
 
 
+def cut(page: Page) -> list[str]:
+    """A list whose last columns lie beyond the edge of its box, with how wide each column is."""
+    columns = page.evaluate(
+        """() => [...document.querySelectorAll(".results")].filter((each) => each.scrollWidth > each.clientWidth).map(
+            (each) => [...each.querySelectorAll("thead th")].map((head) => `${head.innerText} ${head.offsetWidth}`).join(", ")
+        )"""
+    )
+    return [f"cut at {page.viewport_size}: {each}" for each in columns]
+
+
 def theme(page: Page, name: str) -> None:
     page.evaluate("name => { document.documentElement.dataset.theme = name; }", name)
 
@@ -58,5 +70,7 @@ def looks(page: Page) -> list[str]:
     theme(page, "dark")
     wrong += [f"dark: {each}" for each in axe(page, ["color-contrast", "link-in-text-block"])]
     theme(page, "light")
+    page.set_viewport_size(DESKTOP)  # type: ignore[arg-type]
+    wrong += cut(page)
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     return wrong + no_sideways(page)
