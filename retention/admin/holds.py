@@ -17,6 +17,7 @@ from cleanup_project.base import clock, display
 from cleanup_project.base.modeladmin import ReadOnlyAdmin, Tool
 from cleanup_project.base.verbpages import ReasonForm, VerbPages, offered, person
 from retention import coverage, holds, releases
+from retention.admin.extents import HoldChangeList, HoldColumns
 from retention.admin.lifecycle import lifecycle_against
 from retention.admin.register import register_view
 from retention.admin.scope import ScopeColumns, ScopeForm, scope_fields
@@ -59,12 +60,13 @@ class ReleaseRequestForm(ReasonForm):
 
 
 @admin.register(LegalHold)
-class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold]):
+class LegalHoldAdmin(HoldColumns, ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold]):
     tenant_path = "tenant__code"
     none_yet = "No legal hold was ever placed."
-    list_display = ("matter", "title", "custodian", "tenant", "covered", "placed_by", "placed_at", "state")
+    list_display = ("matter", "title", "custodian", "tenant", "covered", "held", "placed_by", "placed_at", "state")
     list_select_related = ("tenant", "placed_by")
     ordering = ("-id",)
+    list_per_page = 50
     exact_search = ("matter",)  # holds are few: no index
     search_help_text = "A matter, exactly."
     refusals = (RetentionError,)
@@ -76,6 +78,9 @@ class LegalHoldAdmin(ScopeColumns, VerbPages[LegalHold], ReadOnlyAdmin[LegalHold
         ("At the store", {"fields": ("lifecycle",)}),
         ("People", {"fields": ("placed_by", "placed_at", "released_at", "release_history")}),
     )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HoldChangeList]:
+        return HoldChangeList
 
     def get_urls(self) -> list[Any]:
         own: list[URLPattern] = [

@@ -22,6 +22,7 @@ from cleanup_project.base.verbpages import person
 from retention import policies
 from retention.admin import previews
 from retention.admin.decisions import PolicyDecisions, RevisionDecisions
+from retention.admin.extents import PolicyChangeList, PolicyColumns
 from retention.admin.scope import ScopeColumns, ScopeForm
 from retention.exceptions import RetentionError
 from retention.models import PolicyRevision, RetentionPolicy
@@ -128,14 +129,18 @@ def policy_state(policy: RetentionPolicy, published: Sequence[PolicyRevision]) -
 
 
 @admin.register(RetentionPolicy)
-class RetentionPolicyAdmin(PolicyDecisions, ReadOnlyAdmin[RetentionPolicy]):
-    """Columns besides the code speak of the newest published revision."""
+class RetentionPolicyAdmin(PolicyColumns, PolicyDecisions, ReadOnlyAdmin[RetentionPolicy]):
+    """Title, trigger, period and effective date are those of the newest published revision."""
 
     tenant_path = "tenant__code"
     none_yet = "No policy yet: every object is unscheduled, and nothing is destroyed."
-    list_display = ("code", "tenant", "title", "trigger", "period", "effective_from", "schedule", "state")
+    list_display = (
+        "code", "tenant", "title", "trigger", "period", "effective_from", "covered", "due_soon", "due_later", "schedule",
+        "state",
+    )  # fmt: skip
     list_select_related = ("tenant",)
     ordering = ("code",)
+    list_per_page = 50
     exact_search = ("code",)
     search_help_text = "A policy code, exactly."
     fields = (
@@ -154,6 +159,9 @@ class RetentionPolicyAdmin(PolicyDecisions, ReadOnlyAdmin[RetentionPolicy]):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("base.draft_policy")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[PolicyChangeList]:
+        return PolicyChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RetentionPolicy]:
         published = PolicyRevision.objects.filter(published_at__isnull=False).order_by("-number")
