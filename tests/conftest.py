@@ -1,12 +1,12 @@
 """Fixtures for every test: a database that is as the migrations left it, people of each role, a small world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.test import TransactionTestCase
+from django.test import TransactionTestCase, override_settings
 
 from cleanup_project.base import roles
 from cleanup_project.base.models import User
@@ -36,6 +36,13 @@ LONG = (
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """The product's own hasher takes a quarter of a second for each person that a test makes."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ def quick_pages(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     settings.SECURE_SSL_REDIRECT = False
     settings.MFA_REQUIRED = False
     settings.STATIC_ROOT = tmp_path  # WhiteNoise warns of a folder that collectstatic has not made yet
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes half a second
 
 
 def places_taken() -> ExitStack:

@@ -35,8 +35,7 @@ def restart(ids: Sequence[int], by: User, reason: str) -> dict[int, Outcome]:
 
 
 @pytest.fixture(autouse=True)
-def a_kind(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def a_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     calls.clear()
     before = dict(jobs.KINDS)
     jobs.register(KIND, restart, "Restart", "base.operate", Heartbeat, {"restarted", "restarted_even"})

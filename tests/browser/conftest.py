@@ -55,7 +55,6 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         CSRF_COOKIE_NAME="cleanup-csrf",
         MFA_REQUIRED=False,
         STATIC_ROOT=tmp_path_factory.mktemp("static"),
-        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     ):
         live = LiveServer("localhost")
         yield live.url

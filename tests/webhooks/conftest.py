@@ -17,7 +17,6 @@ def loopback(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.WEBHOOKS_SETTLED_TASK = ""
     monkeypatch.setattr(outbox, "ring", lambda: None)
     monkeypatch.setattr(dispatch, "SOON", 0)
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes a second
 
 
 @pytest.fixture
