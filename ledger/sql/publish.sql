@@ -80,11 +80,12 @@ differing AS MATERIALIZED (
     )
 ),
 adoptable AS MATERIALIZED (
-    -- Ready ones of an earlier run are taken over as they are; parked ones begin another cycle, unless a lock of the store
-    -- still runs, a look is owed, or another command has taken one of their objects since.
+    -- Ready ones of an earlier run are taken over as they are, unless a worker has them: its receipt names the run that it
+    -- claimed them under, even where its lease has run out. Parked ones begin another cycle, unless a lock of the store still
+    -- runs, a look is owed, or another command has taken one of their objects since.
     SELECT known.id, known.cycle, known.state, item.id AS item_id, item.priority, item.eligible_since
     FROM known JOIN item ON item.command_key = known.key
-    WHERE known.id NOT IN (SELECT id FROM differing) AND (known.state = 'ready' OR (
+    WHERE known.id NOT IN (SELECT id FROM differing) AND ((known.state = 'ready' AND known.lease_until IS NULL) OR (
         known.state IN ('held', 'dead', 'withdrawn') AND known.inspect_due IS NULL
         AND (known.held_until IS NULL OR known.held_until <= now())
         AND known.key NOT IN (SELECT command_key FROM destroyed) AND known.key NOT IN (SELECT command_key FROM freed)
@@ -109,6 +110,7 @@ skipped AS (
             THEN 'A legal hold has covered it since, and was released: a later run decides.'
         WHEN known.id IS NULL THEN 'Another command already has one of its objects.'
         WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
+        WHEN known.state = 'ready' AND known.lease_until IS NOT NULL THEN 'A worker has it in hand, for an earlier run.'
         WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'
         WHEN known.held_until > now() THEN 'The store still retains it.'
         WHEN known.id IN (SELECT id FROM differing) THEN 'Its command names other targets than this run found.'

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, transaction
 from cleanup_project.base import clock
 from ledger import claim, closing, execute, inflight, manifest, publish, reconcile, retry, runs, settle, sweep
 from ledger import drain as draining
-from ledger.models import CleanupCommand, CleanupRun, HoldReport, InFlight, ManifestPart, Receipt, Request
+from ledger.models import CleanupCommand, CleanupRun, HoldReport, InFlight, ManifestPart, Receipt, Request, SkippedItem
 from ledger.states import CommandState, RunState
 from retention import catalogue
 from retention.models import LegalHold, ObjectVersion, PolicyRevision
@@ -460,6 +460,26 @@ def test_10_a_run_is_cancelled_in_mid_drain_and_a_later_one_takes_over_what_was_
     world.drain()
     at_rest(world)
     assert world.story("b") == ["deleted"]
+
+
+def test_10_a_later_run_leaves_what_a_worker_has_in_hand_to_the_run_that_it_was_claimed_under(world: Acting) -> None:
+    world.put("a")
+    first = world.run()
+    later = list[CleanupRun]()
+
+    def meanwhile() -> None:
+        runs.cancel(run=first, by=world.people["operator"], reason="Wrong scope")
+        closing.withdraw()
+        later.append(world.run())
+
+    once(world, "inspect", meanwhile)
+    world.drain()
+    at_rest(world)
+    (second,) = later
+    second.refresh_from_db()
+    assert Receipt.objects.get().run_id == world.command("a").run_id == first.pk
+    assert second.counts == {"withdrawn": 1}
+    assert SkippedItem.objects.get().reason == "A worker has it in hand, for an earlier run."
 
 
 def test_11_two_endpoints_acknowledge_at_once_and_one_is_disabled_while_events_are_emitted(world: Acting) -> None:
