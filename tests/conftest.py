@@ -29,12 +29,19 @@ LONG = (
     "test_claims.py",
     "test_hold_processes.py",
     "test_demo.py",
+    "test_permission_matrix.py",
     "test_bench.py",
 )
+# They ask for every page or fill large tables; what they run is covered by the tests of its own. Tracing costs them as much
+# again as they take.
+UNTRACED = frozenset({"test_every_page.py", "test_faults_bulk.py", "test_permission_matrix.py", "test_scan_plans.py"})
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in UNTRACED:
+            item.add_marker(pytest.mark.no_cover)
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
