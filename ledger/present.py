@@ -18,9 +18,10 @@ from ledger.models import CleanupCommand, CommandTarget
 from retention import governing, holds
 from retention.buckets import ref
 from retention.eligibility import WORDS, Verdict, judge
+from retention.exceptions import TooMuch
 from retention.models import LegalHold, ObjectVersion, PolicyRevision, RetentionPolicy
 from retention.storage import BucketRef, Inspection, ObjectStore, Presence, VersionRef, store_for
-from retention.why import surroundings_of
+from retention.why import READ, surroundings_of_each
 
 LOOK_SECONDS: Final = 5.0  # for one command, however many buckets its targets are in
 LOOKED_AT_MOST: Final = 100  # targets
@@ -38,7 +39,7 @@ class Catalogued:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """`eligible`: by the revision that the command names, and nothing keeps it; None where there is nothing to judge.
+    """`eligible`: by the revision that the command names, and nothing keeps it; None where that was not judged.
 
     `why` says it in words. `holds` are those in force that cover any target; `stopped` is empty where no switch is on.
     """
@@ -111,16 +112,21 @@ def catalogued(target: CommandTarget, version: ObjectVersion) -> Catalogued:
 def judged(command: CleanupCommand, original: ObjectVersion, as_of: datetime) -> Verdict:
     """Judge the original now, by what decides about its policy's runs.
 
-    What merely vanished is judged all the same: only a replay finds out whether it was us.
+    What merely vanished is judged all the same: only a replay finds out whether it was us. Raises TooMuch where more stands
+    around it than is read while somebody waits.
     """
     facts = replayable.facts_now(original)
     policy = RetentionPolicy.objects.select_related("tenant").get(pk=command.policy_id)
     rules = governing.of_policy(policy, as_of)
-    return judge(facts, surroundings_of(original), rules, holds.in_force(command.tenant_id), as_of)
+    around = surroundings_of_each([original], READ)[original.pk]
+    return judge(facts, around, rules, holds.in_force(command.tenant_id), as_of)
 
 
-def eligibility(command: CleanupCommand, original: ObjectVersion, as_of: datetime) -> tuple[bool, str]:
-    verdict = judged(command, original, as_of)
+def eligibility(command: CleanupCommand, original: ObjectVersion, as_of: datetime) -> tuple[bool | None, str]:
+    try:
+        verdict = judged(command, original, as_of)
+    except TooMuch as refusal:
+        return None, f"Not judged here. {refusal}"
     words = [WORDS[verdict.reason]]
     if verdict.eligible_since is not None and verdict.eligible_since > as_of:
         words.append(f"Its retention ends {instant(verdict.eligible_since)}.")

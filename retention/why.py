@@ -54,13 +54,8 @@ def facts_of(row: ObjectVersion) -> VersionFacts:
     )
 
 
-def surroundings_of(row: ObjectVersion) -> Surroundings:
-    """What the catalogue holds around one version, read through its indexes."""
-    return surroundings_of_each([row])[row.pk]
-
-
 def surroundings_of_each(rows: Sequence[ObjectVersion], most: int | None = None) -> dict[int, Surroundings]:
-    """The same of many versions, in as many queries as they have buckets and tenants.
+    """What the catalogue holds around versions, read through its indexes, in as many queries as they have buckets and tenants.
 
     `most`: of the rows that a query reads; TooMuch where there are more.
     """

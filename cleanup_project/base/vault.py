@@ -1,6 +1,7 @@
 """Secrets at rest: sealed with Fernet (AES-128-CBC and HMAC-SHA256) under `ENCRYPTION_KEYS`.
 
-The first key seals, every key opens: to change keys, put a new one in front, seal again what is stored, drop the old one.
+The first key seals, every key opens: to change keys, put a new one in front and keep the others, since what they sealed is
+not sealed anew.
 """
 
 import base64

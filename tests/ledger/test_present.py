@@ -28,6 +28,16 @@ def test_what_failed_and_is_still_due_is_eligible_and_nothing_is_in_its_way(worl
     assert [(each.target.key, each.state) for each in found.objects] == [("clips/dead", "present")]
 
 
+def test_what_has_too_much_around_it_is_not_judged_while_somebody_waits(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(present, "READ", 0)
+    found = present.present(parking.dead(world))
+    assert found.eligible is None
+    assert "manage.py why" in found.why
+    assert (found.enforced, [each.state for each in found.objects]) == (True, ["present"])
+
+
 def test_holds_enforcement_and_the_stop_switch_show_at_once(world: Acting) -> None:
     command = parking.dead(world)
     placed = hold(world.tenant, world.bucket, "clips/", by=world.people["compliance"])

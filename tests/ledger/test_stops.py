@@ -1,16 +1,21 @@
 """The stop switch while workers run: what it keeps from being sent, what goes on, and the report of what was in flight."""
 
+import json
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from cleanup_project.base import clock
+from cleanup_project.base.models import User
 from ledger import claim, next_action, sweep, tasks
 from ledger import drain as draining
 from ledger.models import Attempt, CleanupCommand, Pace, Request, StopReport, Turn
@@ -332,3 +337,59 @@ def test_no_worker_sends_a_request_after_a_stop_was_committed(scope: str, tmp_pa
     assert not left.exists()
     world.settled()
     invariants.check(world.stores)
+
+
+def stop(*arguments: str) -> dict[str, Any]:
+    out = StringIO()
+    call_command("stop", *arguments, "--json", stdout=out, stderr=StringIO())
+    said: dict[str, Any] = json.loads(out.getvalue())
+    return said
+
+
+@pytest.mark.django_db
+def test_a_person_at_a_shell_stops_everything_and_hears_what_was_under_way() -> None:
+    world = build()
+    world.put("a")
+    world.run()
+    claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], world.bucket.settle_seconds)
+    said = stop("--everything", "--by", "operator", "--reason", "Wrong prefix.")
+    switch = StopSwitch.objects.get()
+    assert (switch.scope, switch.pressed_by, switch.reason) == ("everything", world.people["operator"], "Wrong prefix.")
+    assert (said["switch"], said["by"], said["under_way"], said["end_unknown"]) == (switch.pk, "operator", 1, 1)
+    with pytest.raises(CommandError, match="stopped already"):
+        stop("--everything", "--by", "operator", "--reason", "Again.")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("scope", ["tenant", "bucket", "policy"])
+def test_a_shell_stops_what_it_names_and_nothing_else(scope: str) -> None:
+    world = build()
+    named = target_of(world, scope)[scope]
+    said = stop(
+        f"--{scope}", getattr(named, "name" if scope == "bucket" else "code"), "--by", "operator", "--reason", "No."
+    )
+    switch = StopSwitch.objects.get(pk=said["switch"])
+    assert (switch.scope, getattr(switch, scope)) == (scope, named)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--everything", "--by", "nobody", "--reason", "No."), "No active person"),
+        (("--everything", "--by", "auditor", "--reason", "No."), "right stop"),
+        (("--everything", "--by", "operator", "--reason", " "), "state a reason"),
+        (
+            ("--bucket", "other", "--by", "operator", "--reason", "No."),
+            "No bucket is called 'other'.*Nothing was stopped",
+        ),
+        (("--policy", "other", "--by", "operator", "--reason", "No."), "No policy has the code 'other'"),
+        (("--by", "operator", "--reason", "No."), "--everything"),
+    ],
+)
+def test_a_shell_that_cannot_stop_says_why_and_stops_nothing(arguments: tuple[str, ...], words: str) -> None:
+    build()
+    User.objects.create_user("auditor")
+    with pytest.raises(CommandError, match=words):
+        stop(*arguments)
+    assert not StopSwitch.objects.exists()

@@ -16,7 +16,7 @@ from retention import dispositions, holds, policies
 from retention.eligibility import Reason
 from retention.exceptions import TooMuch
 from retention.models import Bucket, Disposition, Tenant
-from retention.why import explain, surroundings_of, surroundings_of_each, why
+from retention.why import explain, surroundings_of_each, why
 from tests.world import event, published, version
 
 pytestmark = pytest.mark.django_db
@@ -170,7 +170,7 @@ def test_what_stands_around_many_versions_is_what_stands_around_each(
     assert len(found[namesake.pk].derivatives) == 1
     assert found[nobodys.pk].series == []
     for row in rows:
-        alone, among = surroundings_of(row), found[row.pk]
+        alone, among = surroundings_of_each([row])[row.pk], found[row.pk]
         for part in ("same_key", "series", "derivatives", "originals", "dispositions"):
             assert sorted(each.id for each in getattr(alone, part)) == sorted(each.id for each in getattr(among, part))
 
