@@ -55,7 +55,7 @@ def facts_of(row: ObjectVersion) -> VersionFacts:
 
 
 def surroundings_of_each(rows: Sequence[ObjectVersion], most: int | None = None) -> dict[int, Surroundings]:
-    """What the catalogue holds around versions, read through its indexes, in as many queries as they have buckets and tenants.
+    """What the catalogue holds around versions, read through its indexes, a query for each bucket and tenant.
 
     `most`: of the rows that a query reads; TooMuch where there are more.
     """

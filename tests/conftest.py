@@ -1,5 +1,6 @@
 """Fixtures for every test: a database that is as the migrations left it, people of each role, a small world."""
 
+import gc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import TransactionTestCase, override_settings
 
-from cleanup_project.base import roles
+from cleanup_project.base import roles, streams
 from cleanup_project.base.models import User
 from retention.models import Bucket, Tenant
 from tests import flushing
@@ -43,6 +44,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """A streamed answer that a test did not take to its end keeps its place until it is collected: the test client makes it
+    refer to itself.
+    """
+    if streams.places._value < streams.AT_ONCE:
+        gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
