@@ -33,9 +33,22 @@ LONG = (
     "test_permission_matrix.py",
     "test_bench.py",
 )
-# They ask for every page or fill large tables; what they run is covered by the tests of its own. Tracing costs them as much
-# again as they take.
-UNTRACED = frozenset({"test_every_page.py", "test_faults_bulk.py", "test_permission_matrix.py", "test_scan_plans.py"})
+# They ask for every page, fill large tables or try thousands of worlds; what they run is covered by tests of its own. Tracing
+# costs them as much again as they take.
+UNTRACED = frozenset(
+    {
+        "test_every_page.py",
+        "test_faults_bulk.py",
+        "test_permission_matrix.py",
+        "test_scan_plans.py",
+        "test_machine.py",
+        "test_eligibility_agreement.py",
+        "test_admin_access.py",
+        "test_api_matrix.py",
+        "test_api_description.py",
+        "test_flows.py",
+    }
+)
 
 
 @pytest.hookimpl(trylast=True)

@@ -86,7 +86,7 @@ class Seaweed:
         self._command = [
             *(_tool("weed"), "-logtostderr=true", "server", f"-dir={folder / 'data'}"),
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false"),
-            *("-volume.max=400", "-master.volumeSizeLimitMB=64", "-volume.minFreeSpacePercent=1"),
+            *("-volume.max=2000", "-master.volumeSizeLimitMB=64", "-volume.minFreeSpacePercent=1"),
             *("-filer", f"-filer.localSocket={folder / 'filer.sock'}", "-s3", f"-s3.localSocket={folder / 's3.sock'}"),
             *(f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
             *(f"-{name}.port={port}" for name, port in zip(names, self.ports[::2], strict=True)),

@@ -68,7 +68,7 @@ def test_a_preview_is_compared_with_a_plain_count(folder: Path) -> None:
 
 
 def test_the_dashboard_is_compared_with_an_empty_one(folder: Path) -> None:
-    said = bench(folder, "dashboard", "--commands", "500", "--receipts", "100")
+    said = bench(folder, "dashboard", "--commands", "500", "--receipts", "100", "--looks", "3")
     details = said["details"]
     assert (said["name"], said["unit"]) == ("dashboard", "ms")
     assert (details["rows"]["receipts"], details["rows"]["deliveries"]) == (100, 500)
@@ -77,7 +77,7 @@ def test_the_dashboard_is_compared_with_an_empty_one(folder: Path) -> None:
 
 
 def test_webhooks_are_compared_with_bare_requests(folder: Path) -> None:
-    said = bench(folder, "webhooks", "--deliveries", "200")
+    said = bench(folder, "webhooks", "--deliveries", "200", "--rounds", "1")
     details = said["details"]
     assert (said["name"], said["unit"], details["deliveries"]) == ("webhooks", "deliveries/s", 200)
     assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.05)
@@ -89,7 +89,7 @@ def test_webhooks_are_compared_with_bare_requests(folder: Path) -> None:
 
 
 def test_pages_are_timed_over_a_small_world_and_over_a_large_one(folder: Path) -> None:
-    said = bench(folder, "pages", "--receipts", "2000")
+    said = bench(folder, "pages", "--receipts", "2000", "--looks", "1")
     details = said["details"]
     assert (said["name"], said["unit"], details["rows"]["ledger.Receipt"]) == ("pages", "ms", 2700)
     assert said["value"] == max(details["pages_ms"].values())

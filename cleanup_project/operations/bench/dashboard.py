@@ -26,7 +26,6 @@ from ledger.models import CleanupCommand, DeadLetter, Receipt
 from webhooks import rollups as of_webhooks
 from webhooks.models import Delivery, OutboxEvent
 
-REPEATED: Final = 15
 TENANTS: Final = ("", "bench", "second", "third")  # all together, and three of their own
 LAGS: Final = (of_ledger.DELETION, of_webhooks.FIRST_SEND, of_webhooks.ACKNOWLEDGEMENT)
 BUCKETS: Final = 60  # that durations of each minute spread over
@@ -115,24 +114,24 @@ CROSS JOIN (
 """
 
 
-def run(*, commands: int = 1_000_000, receipts: int = 1_000_000) -> Result:
+def run(*, commands: int = 1_000_000, receipts: int = 1_000_000, looks: int = 15) -> Result:
     """`value` is the median of the fragment, made anew, in milliseconds; what is kept for five seconds is not counted."""
     with scratch_database(), override_settings(MFA_REQUIRED=False, METRICS_TOKEN=TOKEN):
         client = signed_in()
-        small = timed(client, fragment)
+        small = timed(client, fragment, looks)
         build(1000)
         fill(commands, receipts)
-        large = timed(client, fragment)
+        large = timed(client, fragment, looks)
         details = {
             "rows": {
                 str(model._meta.verbose_name_plural): model._base_manager.count()
                 for model in (Rollup, CleanupCommand, DeadLetter, Receipt, Delivery)
             },
-            "fragment_ms": {span: timed(client, fragment, span) for span in rollups.SPANS},
-            "page_ms": timed(client, page),
-            "page_from_cache_ms": timed(client, page, fresh=False),
+            "fragment_ms": {span: timed(client, fragment, looks, span) for span in rollups.SPANS},
+            "page_ms": timed(client, page, looks),
+            "page_from_cache_ms": timed(client, page, looks, fresh=False),
             "queries": queries(client),
-            "scrape_ms": timed(client, scrape),
+            "scrape_ms": timed(client, scrape, looks),
             "round_of_counting_ms": counting(),
         }
     return Result(
@@ -177,11 +176,11 @@ def answered(client: Client, span: str, headers: dict[str, str]) -> None:
 
 
 def timed(
-    client: Client, ask: Callable[[Client, str], None], span: str = "24h", *, fresh: bool = True
+    client: Client, ask: Callable[[Client, str], None], looks: int, span: str = "24h", *, fresh: bool = True
 ) -> dict[str, float]:
-    """Milliseconds of REPEATED requests, after one that is not counted; `fresh`: each makes its fragment anew."""
+    """Milliseconds of so many requests, after one that is not counted; `fresh`: each makes its fragment anew."""
     times = []
-    for _ in range(REPEATED + 1):
+    for _ in range(looks + 1):
         if fresh:
             caches["process"].clear()
         started = time.perf_counter()

@@ -30,7 +30,6 @@ from webhooks.models import Delivery, DeliveryAttempt, Endpoint, OutboxEvent
 
 OBJECTS: Final = 1000  # of the small world
 REFUSED: Final = 10  # one in so many, which goes to quarantine
-LOOKS: Final = 5  # of which the median is taken
 AIM_MS: Final = 100
 PAGES: Final = ("my-work", "dashboard", "find")
 REFUSAL: Final = Failure.of(
@@ -69,16 +68,16 @@ class Refusing(Instant):
         return done | {each: DeleteOutcome.failed(REFUSAL, sent=True, request_id="refusing") for each in refused}
 
 
-def run(*, receipts: int = 10_000_000) -> Result:
+def run(*, receipts: int = 10_000_000, looks: int = 5) -> Result:
     """`value` is the slowest page's median; `ratio` compares all pages' times together."""
     with (
         scratch_database(),
         override_settings(ALLOWED_HOSTS=["testserver"], SECURE_SSL_REDIRECT=False, MFA_REQUIRED=False),
     ):
         client = build()
-        small = times(client)
+        small = times(client, looks)
         multiply(receipts)
-        large = times(client)
+        large = times(client, looks)
         sizes = {model._meta.label: model._default_manager.count() for model in COPIES}
     slowest = max(large, key=lambda page: large[page])
     return Result(
@@ -152,19 +151,19 @@ def copy(model: type[Model], changes: Mapping[str, str], times_each: int) -> Non
         )
 
 
-def times(client: Client) -> dict[str, float]:
-    """Milliseconds of each page that a person may open, by its address without numbers."""
+def times(client: Client, looks: int) -> dict[str, float]:
+    """Median milliseconds of each page that a person may open, by its address without numbers."""
     found = {}
     for name, address in addresses().items():
         client.get(address)  # what is made once by each process is not this page's
-        looks = []
-        for _ in range(LOOKS):
+        took = []
+        for _ in range(looks):
             began = time.perf_counter()
             response = client.get(address)
-            looks.append((time.perf_counter() - began) * 1000)
+            took.append((time.perf_counter() - began) * 1000)
         if response.status_code != 200:
             raise RuntimeError(f"{address} answers {response.status_code}")
-        found[name] = round(statistics.median(looks), 1)
+        found[name] = round(statistics.median(took), 1)
     return found
 
 

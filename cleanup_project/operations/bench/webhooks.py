@@ -34,7 +34,6 @@ ENDPOINTS: Final = 4  # of the tenant that is measured
 CROWD: Final = 50  # endpoints among which claims look for what is due
 EMITTED_AT_ONCE: Final = 1000
 LOOKS: Final = 20
-ROUNDS: Final = 5  # of both, of which the medians are compared
 OURS, ALONE, BESIDE, DEAD, CROWDED = "bench-ours", "bench-alone", "bench-beside", "bench-dead", "bench-crowd"
 
 
@@ -42,8 +41,8 @@ class Through(Exception):
     """Every delivery that is waited for has arrived."""
 
 
-def run(*, deliveries: int = 5000) -> Result:
-    """`value` and `ratio` compare deliveries a second, by turns.
+def run(*, deliveries: int = 5000, rounds: int = 5) -> Result:
+    """`value` and `ratio` compare the medians of deliveries a second; each round is of both.
 
     A dead endpoint has twice as many due, and the claims are out of twenty times as many.
     """
@@ -51,9 +50,9 @@ def run(*, deliveries: int = 5000) -> Result:
         by = User.objects.create(username="bench-operator")
         by.groups.add(Group.objects.get(name=roles.OPERATOR))
         memory = peak_memory_mb()
-        rounds = [both(f"{OURS}-{each}", f"{receiver}/hook", deliveries, by) for each in range(ROUNDS)]
+        measured = [both(f"{OURS}-{each}", f"{receiver}/hook", deliveries, by) for each in range(rounds)]
         grown = peak_memory_mb() - memory
-        bare, ours = (statistics.median(each) for each in zip(*rounds, strict=True))
+        bare, ours = (statistics.median(each) for each in zip(*measured, strict=True))
         beside = beside_the_dead(receiver, deliveries, by)
         claims = claim_times(receiver, 20 * deliveries, by)
     return Result(
@@ -65,7 +64,7 @@ def run(*, deliveries: int = 5000) -> Result:
         ratio=round(ours / bare, 3),
         details={
             "deliveries": deliveries // ENDPOINTS * ENDPOINTS,
-            "rounds": [{"bare": round(theirs), "ours": round(own)} for theirs, own in rounds],
+            "rounds": [{"bare": round(theirs), "ours": round(own)} for theirs, own in measured],
             "answer_ms": round(ANSWER_SECONDS * 1000),
             "threads": THREADS,
             "dead_endpoint": beside,

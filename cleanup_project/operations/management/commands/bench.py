@@ -39,9 +39,11 @@ class Command(BaseCommand):
         previewed = names.add_parser("preview", help="A draft's impact, estimated and exact, against a plain count.")
         previewed.add_argument("--rows", type=int, default=1_000_000, help="Catalogued originals, default 1,000,000.")
         sent = names.add_parser("webhooks", help="From due to delivered, against bare requests.")
-        sent.add_argument("--deliveries", type=int, default=5000, help="Deliveries, default 5,000.")
+        sent.add_argument("--deliveries", type=int, default=5000, help="Deliveries of a round, default 5,000.")
+        sent.add_argument("--rounds", type=int, default=5, help="Rounds of both, default 5.")
         shown = names.add_parser("pages", help="The server's time for every page, against the same over a small world.")
         shown.add_argument("--receipts", type=int, default=10_000_000, help="Receipts, default 10,000,000.")
+        shown.add_argument("--looks", type=int, default=5, help="Looks at each page, default 5.")
         exported = names.add_parser("export", help="Receipts through the export page, against psql.")
         exported.add_argument("--rows", type=int, default=1_000_000, help="Receipts, default 1,000,000.")
         looked = names.add_parser("dashboard", help="The dashboard over large tables, against an empty database.")
@@ -49,6 +51,7 @@ class Command(BaseCommand):
             "--commands", type=int, default=1_000_000, help="Commands and deliveries, default 1,000,000."
         )
         looked.add_argument("--receipts", type=int, default=1_000_000, help="Receipts, default 1,000,000.")
+        looked.add_argument("--looks", type=int, default=15, help="Looks at each fragment and page, default 15.")
         for each in names.choices.values():
             each.add_argument("--json", action="store_true", help="Print one JSON object.")
 
@@ -57,15 +60,17 @@ class Command(BaseCommand):
             logging.getLogger(name).setLevel(logging.WARNING)
         measure = {
             "export": lambda: export.run(rows=options["rows"]),
-            "dashboard": lambda: dashboard.run(commands=options["commands"], receipts=options["receipts"]),
+            "dashboard": lambda: dashboard.run(
+                commands=options["commands"], receipts=options["receipts"], looks=options["looks"]
+            ),
             "freeze": lambda: freeze.run(rows=options["rows"]),
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
             "ledger": lambda: ledger.run(commands=options["commands"]),
-            "pages": lambda: pages.run(receipts=options["receipts"]),
+            "pages": lambda: pages.run(receipts=options["receipts"], looks=options["looks"]),
             "preview": lambda: preview.run(rows=options["rows"]),
             "sync": lambda: sync.run(versions=options["versions"]),
-            "webhooks": lambda: webhooks.run(deliveries=options["deliveries"]),
+            "webhooks": lambda: webhooks.run(deliveries=options["deliveries"], rounds=options["rounds"]),
         }
         result = measure[options["name"]]()
         if options["json"]:
