@@ -1,11 +1,12 @@
 """Amazon SQS as the broker: at least once. A message that a cluster has taken and not deleted comes again after `retry`."""
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import boto3
+import structlog
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 from django_q.brokers import Broker
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 2  # a person may wait for it
 AGAIN: Final = 2  # attempts at most: for a connection that went stale
+
+log = structlog.get_logger(__name__)
 
 
 class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
@@ -61,10 +64,12 @@ class Sqs(Broker):  # type: ignore[misc]  # django-q2 has no types
         return [(each["ReceiptHandle"], each["Body"]) for each in answer.get("Messages", [])]
 
     def acknowledge(self, task_id: str) -> None:
-        """What the queue has dropped by its retention is gone all the same: an error would end the cluster's monitor."""
-        client, url = self.queue()
-        with suppress(client.exceptions.ReceiptHandleIsInvalid):
+        """What cannot be acknowledged comes again, or the queue has dropped it: an error would end the cluster's monitor."""
+        try:
+            client, url = self.queue()
             client.delete_message(QueueUrl=url, ReceiptHandle=task_id)
+        except (ClientError, BotoCoreError) as error:
+            log.warning("message not acknowledged", queue=self.name(), error=str(error))
 
     def fail(self, task_id: str) -> None:
         """Called for what was signed with another key, and would never be read."""
