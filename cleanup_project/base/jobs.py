@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-import structlog
 from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
 from django.db.models import Model, QuerySet
@@ -24,8 +23,6 @@ DRIFT: Final = 100  # one in so many may have come or gone since the person look
 LANES_LOCK_CLASS: Final = 0x4A4F4253  # first key of the advisory locks, one for each kind of job
 GONE: Final = "No application does jobs of the kind {}: the product was changed since."
 State = BulkJob.State
-
-log = structlog.get_logger(__name__)
 
 
 class JobRefused(Exception):

@@ -171,7 +171,8 @@ class RecordAdmin(admin.ModelAdmin[M]):
         if not self.has_view_or_change_permission(request, obj):
             raise PermissionDenied
         about = AuditEvent.objects.filter(subject_type=self.opts.label_lower, subject_id=str(obj.pk))
-        events = tenancy.scoped(about, person(request), "tenant").order_by("-id")[:HISTORY_SHOWN]
+        events = list(tenancy.scoped(about, person(request), "tenant").order_by("-id")[: HISTORY_SHOWN + 1])
+        shown = events[:HISTORY_SHOWN]
         headings = ("When", "Who", "Action", "Reason", "What changed")
         context = {
             **self.admin_site.each_context(request),
@@ -179,8 +180,8 @@ class RecordAdmin(admin.ModelAdmin[M]):
             "subtitle": display.visible(str(obj)),
             "opts": self.opts,
             "original": obj,
-            "events": display.table(headings, map(event_row, events)) if events else "",
-            "at_limit": len(events) == HISTORY_SHOWN,
+            "events": display.table(headings, map(event_row, shown)) if shown else "",
+            "at_limit": len(events) > HISTORY_SHOWN,
             "record": record_of(obj) if may_view(request, AuditEvent) else "",
         }
         return TemplateResponse(request, "admin/history.html", context)

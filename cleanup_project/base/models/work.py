@@ -46,7 +46,7 @@ class Heartbeat(models.Model):
 
 
 class BulkJob(models.Model):
-    """One decision about many rows, each of which gets an outcome of its own. `jobs` is its sole writer.
+    """One decision about many rows, each of which gets an outcome of its own. `jobs` and `jobwork` are its sole writers.
 
     Which rows they are is frozen when it is made. `done` items, the first in order, have their outcome; the effects of an
     item and its outcome commit together.
