@@ -78,7 +78,11 @@ def surroundings_of_each(rows: Sequence[ObjectVersion], most: int | None = None)
         [(row.tenant_id, row.series) for row in rows if row.tenant_id],
         most,
     )
-    events = {tenant: events_of(tenant, most) for tenant in {row.tenant_id for row in rows if row.tenant_id}}
+    places = defaultdict[int, set[int]](set)
+    for row in rows:
+        if row.tenant_id:
+            places[row.tenant_id] |= {row.bucket_id, row.original_bucket_id or row.bucket_id}
+    events = {tenant: events_of(tenant, buckets, most) for tenant, buckets in places.items()}
     along = {row.pk: made_of.get((row.bucket_id, row.key), []) for row in originals}
     decided = defaultdict[int, list[DispositionFacts]](list)
     for each in dispositions_of([row.pk for row in rows] + [each.id for found in along.values() for each in found]):
@@ -130,10 +134,16 @@ def up_to(most: int | None, rows: QuerySet[Row]) -> Iterable[Row]:
     return found
 
 
-def events_of(tenant_id: int, most: int | None = None) -> list[EventFacts]:
-    """The tenant's retention events that any of its policies waits for, withdrawn ones too."""
-    awaited = PolicyRevision.objects.filter(tenant=tenant_id, published_at__isnull=False).exclude(event_type="")
-    rows = RetentionEvent.objects.filter(tenant=tenant_id, event_type__in=awaited.values("event_type"))
+def events_of(tenant_id: int, bucket_ids: Iterable[int], most: int | None = None) -> list[EventFacts]:
+    """The tenant's retention events that any of its policies over these buckets waits for, withdrawn ones too."""
+    awaited = PolicyRevision.objects.filter(
+        tenant=tenant_id, published_at__isnull=False, bucket_ids__overlap=sorted(bucket_ids)
+    ).exclude(event_type="")
+    types, reached = set[str](), set[int]()
+    for event_type, buckets in awaited.values_list("event_type", "bucket_ids"):
+        types.add(event_type)
+        reached.update(buckets)  # generations that are kept are ranked in all of them
+    rows = RetentionEvent.objects.filter(tenant=tenant_id, event_type__in=types, bucket_ids__overlap=sorted(reached))
     return [
         EventFacts(
             id=row.pk,

@@ -209,7 +209,7 @@ def build(world: World, author: User, publisher: User) -> Built:
     built = Built(tenants, rows, made)
     built.facts = [facts_of(row) for row in rows]
     built.dispositions = dispositions_of([row.pk for row in rows])
-    built.events = [event for tenant in tenants for event in events_of(tenant.pk)]
+    built.events = [event for tenant in tenants for event in events_of(tenant.pk, [bucket.pk for bucket in buckets])]
     return built
 
 

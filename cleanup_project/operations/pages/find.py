@@ -134,12 +134,19 @@ def named(row: Model) -> tuple[str, str]:
 
 
 def explained(objects: Sequence[ObjectVersion]) -> tuple[dict[int, list[str]], str]:
-    """(why, in sentences, for each version; or why that is not told here)"""
+    """(why, in sentences, for each version of which it is told here; why it is not told of the others)"""
     try:
         verdicts = why.why_each(objects, clock.now(), why.READ)
         return {each.pk: list(why.explain(each, verdicts[each.pk], why.READ)) for each in objects}, ""
     except TooMuch as refusal:
-        return {}, str(refusal)
+        if len(objects) == 1:
+            return {}, str(refusal)
+    told, refused = dict[int, list[str]](), ""
+    for each in objects:  # one of them alone has too much around it, most often
+        sentences, words = explained([each])
+        told |= sentences
+        refused = words or refused
+    return told, refused
 
 
 def told(
