@@ -114,7 +114,9 @@ FAMILIES: Final[dict[str, Family]] = {
     "cleanup_webhook_inflight": Family("gauge", "Attempts that are under way."),
     "cleanup_webhook_lease_lost": Family("gauge", f"Attempts that never ended: whoever sent them was lost. {CAPPED}"),
     "cleanup_webhook_dead": Family(
-        "gauge", "Deliveries that were given up, of the newest 100,000, by their last failure.", ("class",)
+        "gauge",
+        "Deliveries that were given up, of the newest 100,000, and not sent again since, by their last failure.",
+        ("class",),
     ),
     "cleanup_webhook_endpoint_state": Family("gauge", "Endpoints by the state of their circuit.", ("state",)),
     "cleanup_webhook_endpoints_paused": Family("gauge", "Endpoints that asked to be left alone for a while."),
