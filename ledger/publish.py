@@ -38,7 +38,7 @@ def publish(run_id: int) -> list[Published]:
 
 
 def publish_part(run_id: int) -> Published | None:
-    """Publish the next part in one transaction; None where nothing is left, or enough is ahead.
+    """Publish the next part in one transaction; None where nothing is left, enough is ahead, or workers have some of it.
 
     Locks in the product's order: the tenant's hold lock, the run, object versions by id, commands by id.
     """
@@ -50,13 +50,16 @@ def publish_part(run_id: int) -> Published | None:
         if part is None:
             return None
         last: int = part.cursor["ordinal"]
+        first = last - part.item_count + 1
+        if in_hand(run, first, last):
+            return None
         scope: dict[str, Any] = {
             "run": run.pk,
             "part": part.pk,
             "tenant": tenant_id,
             "policy": policy_id,
             "as_of": run.as_of,
-            "first": last - part.item_count + 1,
+            "first": first,
             "last": last,
         }
         with connection.cursor() as cursor:
@@ -89,6 +92,16 @@ def next_part(run: CleanupRun) -> ManifestPart | None:
     if ready > (AHEAD - 1) * 1000:
         return None
     return run.parts.filter(number=run.published_parts + 1).first()
+
+
+def in_hand(run: CleanupRun, first: int, last: int) -> bool:
+    """Whether workers have commands of an earlier run, which was cancelled, that these items could take over.
+
+    They end within their leases. One that is claimed after this look is left to the run it was claimed under (publish.sql).
+    """
+    keys = run.items.filter(ordinal__range=(first, last)).values("command_key")
+    leased = CleanupCommand.objects.filter(state=CommandState.READY, lease_until__isnull=False)
+    return leased.filter(key__in=keys).exists()
 
 
 def begin_draining(run: CleanupRun, part: ManifestPart) -> None:

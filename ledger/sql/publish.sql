@@ -110,7 +110,7 @@ skipped AS (
             THEN 'A legal hold has covered it since, and was released: a later run decides.'
         WHEN known.id IS NULL THEN 'Another command already has one of its objects.'
         WHEN known.state IN ('deleted', 'notified') THEN 'Its command has succeeded already.'
-        WHEN known.state = 'ready' AND known.lease_until IS NOT NULL THEN 'A worker has it in hand, for an earlier run.'
+        WHEN known.state = 'ready' AND known.lease_until IS NOT NULL THEN 'A worker has it in hand for an earlier run: a later one decides.'
         WHEN known.inspect_due IS NOT NULL THEN 'What became of an earlier request is not known yet.'
         WHEN known.held_until > now() THEN 'The store still retains it.'
         WHEN known.id IN (SELECT id FROM differing) THEN 'Its command names other targets than this run found.'

@@ -462,10 +462,16 @@ def test_10_a_run_is_cancelled_in_mid_drain_and_a_later_one_takes_over_what_was_
     assert world.story("b") == ["deleted"]
 
 
-def test_10_a_later_run_leaves_what_a_worker_has_in_hand_to_the_run_that_it_was_claimed_under(world: Acting) -> None:
+@pytest.mark.parametrize("looks", [True, False], ids=["before the look", "after it"])
+def test_10_a_later_run_leaves_what_a_worker_has_in_hand_to_the_run_that_it_was_claimed_under(
+    world: Acting, looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker claims before the later run looks for that, or between its look and its locks."""
     world.put("a")
     first = world.run()
     later = list[CleanupRun]()
+    if not looks:
+        monkeypatch.setattr(publish, "in_hand", lambda run, first, last: False)
 
     def meanwhile() -> None:
         runs.cancel(run=first, by=world.people["operator"], reason="Wrong scope")
@@ -474,12 +480,47 @@ def test_10_a_later_run_leaves_what_a_worker_has_in_hand_to_the_run_that_it_was_
 
     once(world, "inspect", meanwhile)
     world.drain()
-    at_rest(world)
     (second,) = later
+    second.refresh_from_db()
+    assert second.published_parts == (0 if looks else 1)
+    publish.publish(second.pk)
+    at_rest(world)
     second.refresh_from_db()
     assert Receipt.objects.get().run_id == world.command("a").run_id == first.pk
     assert second.counts == {"withdrawn": 1}
-    assert SkippedItem.objects.get().reason == "A worker has it in hand, for an earlier run."
+    reason = SkippedItem.objects.get().reason
+    assert reason == (
+        "Its command has succeeded already."
+        if looks
+        else "A worker has it in hand for an earlier run: a later one decides."
+    )
+
+
+def test_10_a_later_run_waits_for_what_a_worker_gives_back_and_takes_it_over(
+    world: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put("a")
+    first = world.run()
+    later = list[CleanupRun]()
+    execute_batch = draining.execute
+
+    def between(*batch: Any) -> Any:
+        if not later:
+            runs.cancel(run=first, by=world.people["operator"], reason="Wrong scope")
+            later.append(world.run())
+            assert publish.publish(later[0].pk) == []
+        return execute_batch(*batch)
+
+    monkeypatch.setattr(draining, "execute", between)
+    world.drain()
+    assert world.command("a").lease_until is None, "nothing was sent: the control row had changed"
+    assert closing.withdraw() == 1
+    (second,) = later
+    publish.publish(second.pk)
+    world.drain()
+    at_rest(world)
+    second.refresh_from_db()
+    assert (world.command("a").run_id, second.counts) == (second.pk, {"deleted": 1})
 
 
 def test_11_two_endpoints_acknowledge_at_once_and_one_is_disabled_while_events_are_emitted(world: Acting) -> None:
