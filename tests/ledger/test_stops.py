@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import call_command, load_command_class
 from django.core.management.base import CommandError
-from django.db import transaction
+from django.db import connection, transaction
 
-from cleanup_project.base import clock
+from cleanup_project.base import clock, limits
 from cleanup_project.base.models import User
-from ledger import claim, next_action, sweep, tasks
+from ledger import claim, next_action, stops, sweep, tasks
 from ledger import drain as draining
 from ledger.models import Attempt, CleanupCommand, Pace, Request, StopReport, Turn
 from ledger.next_action import of_command
 from ledger.states import RunState
 from ledger.stops import ends, pressed, unreported
-from retention import control, policies
+from retention import control, holds, policies
 from retention.buckets import ref
 from retention.models import Bucket, StopSwitch, Tenant
 from retention.storage import BucketRef, DeleteOutcome, VersionRef
@@ -381,8 +381,9 @@ def test_a_shell_stops_what_it_names_and_nothing_else(scope: str) -> None:
         (("--everything", "--by", "operator", "--reason", " "), "state a reason"),
         (
             ("--bucket", "other", "--by", "operator", "--reason", "No."),
-            "No bucket is called 'other'.*Nothing was stopped",
+            "There is no bucket 'other' here",
         ),
+        (("--tenant", "other", "--by", "operator", "--reason", "No."), "No tenant has the code 'other'. Known: acme"),
         (("--policy", "other", "--by", "operator", "--reason", "No."), "No policy has the code 'other'"),
         (("--by", "operator", "--reason", "No."), "--everything"),
     ],
@@ -393,3 +394,70 @@ def test_a_shell_that_cannot_stop_says_why_and_stops_nothing(arguments: tuple[st
     with pytest.raises(CommandError, match=words):
         stop(*arguments)
     assert not StopSwitch.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_shell_says_that_it_is_on_though_a_claim_keeps_what_is_under_way_from_being_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = build()
+    monkeypatch.setattr(limits, "DRAIN_BUDGET", 0)
+    monkeypatch.setattr(stops, "BARRIER_SECONDS", 1)
+    gate = Gate()
+
+    def claiming() -> None:
+        with transaction.atomic():
+            holds.share_lock(world.tenant.pk)
+            gate()
+
+    beside = Beside(claiming)
+    gate.reached()
+    out = StringIO()
+    call_command("stop", "--everything", "--by", "operator", "--reason", "No.", stdout=out, stderr=StringIO())
+    gate.open()
+    beside.answer()
+    assert "It is on. What was under way could not be counted yet" in out.getvalue()
+    assert StopSwitch.objects.active().exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_shell_waits_for_somebody_who_left_a_transaction_open_and_then_says_that_nothing_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = build()
+    tries = []
+    gate = Gate()
+
+    def forgotten() -> None:
+        with transaction.atomic():
+            control.bump(world.tenant.pk)
+            gate()
+
+    def press(**said: Any) -> StopSwitch:
+        tries.append(said)
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '100ms'")
+        return pressing(**said)
+
+    pressing = control.press
+    monkeypatch.setattr(control, "press", press)
+    beside = Beside(forgotten)
+    gate.reached()
+    with pytest.raises(CommandError, match=r"Nothing was stopped: .* or stop the workers"):
+        stop("--everything", "--by", "operator", "--reason", "No.")
+    gate.open()
+    beside.answer()
+    assert len(tries) == 3
+    assert not StopSwitch.objects.exists()
+
+
+def test_settings_that_are_broken_do_not_keep_a_shell_from_stopping() -> None:
+    assert load_command_class("ledger", "stop").requires_system_checks == ()
+
+
+@pytest.mark.django_db
+def test_a_shell_says_in_words_what_was_under_way() -> None:
+    build()
+    out = StringIO()
+    call_command("stop", "--tenant", "acme", "--by", "operator", "--reason", "No.", stdout=out, stderr=StringIO())
+    assert out.getvalue() == ("It is on. Under way when it was pressed: 0 commands; of 0 the end is not known yet.\n")

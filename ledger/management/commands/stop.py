@@ -6,8 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError
-from django.db.models import Model
+from django.db import OperationalError, connection
 
 from cleanup_project.base import display
 from cleanup_project.base.canonical import instant
@@ -15,15 +14,18 @@ from cleanup_project.base.models import User
 from ledger import stops
 from ledger.management.commands.scan import find_policy
 from ledger.models import StopReport
-from retention import control
+from retention import buckets, control
 from retention.exceptions import RetentionError
-from retention.models import Bucket, StopSwitch, Tenant
+from retention.models import StopSwitch, Tenant
 
 Scope = StopSwitch.Scope
-LIST_AT_MOST = 20
+TRIES = 3
+NOTHING_YET = "Nothing was stopped: the switch could not be written. Run it again, or stop the workers on every host."
 
 
 class Command(BaseCommand):
+    # Settings that somebody has just broken must not keep anybody from stopping.
+    requires_system_checks: tuple[str, ...] = ()
     help = (
         "Stop destroying: from now on no request is sent for what is named, until somebody lifts the switch on its page. "
         "Says what was under way and may still be executed."
@@ -33,7 +35,7 @@ class Command(BaseCommand):
         named = parser.add_mutually_exclusive_group(required=True)
         named.add_argument("--everything", action="store_true", help="All tenants, buckets and policies.")
         named.add_argument("--tenant", metavar="CODE")
-        named.add_argument("--bucket", metavar="NAME")
+        named.add_argument("--bucket", metavar="NAME", help="Or NAME@ENDPOINT, where two stores have one of that name.")
         named.add_argument("--policy", metavar="CODE")
         parser.add_argument("--by", required=True, metavar="USERNAME", help="Who presses it; needs the right stop.")
         parser.add_argument("--reason", required=True, type=stated, help="Kept for ever, and shown on every page.")
@@ -44,7 +46,9 @@ class Command(BaseCommand):
         if by is None:
             raise CommandError(f"No active person has the username {options['by']!r}.")
         try:
-            switch = control.press(by=by, reason=options["reason"], **scope_of(options))
+            switch = pressed(by, options)
+        except OperationalError as error:
+            raise CommandError(f"{NOTHING_YET} {str(error).strip()}") from error
         except RetentionError as error:
             raise CommandError(str(error)) from error
         except ValidationError as error:
@@ -60,24 +64,33 @@ def stated(reason: str) -> str:
     return reason
 
 
+def pressed(by: User, options: dict[str, Any]) -> StopSwitch:
+    """Whoever has rows of it locked, such as somebody who left a transaction open, is waited for TRIES times."""
+    for _ in range(TRIES - 1):
+        try:
+            return control.press(by=by, reason=options["reason"], **scope_of(options))
+        except OperationalError:
+            connection.close()
+    return control.press(by=by, reason=options["reason"], **scope_of(options))
+
+
 def scope_of(options: dict[str, Any]) -> dict[str, Any]:
     """What of `control.press` the options name."""
     if options["tenant"] is not None:
-        return {"scope": Scope.TENANT, "tenant": found(Tenant, "code", options["tenant"])}
+        return {"scope": Scope.TENANT, "tenant": find_tenant(options["tenant"])}
     if options["bucket"] is not None:
-        return {"scope": Scope.BUCKET, "bucket": found(Bucket, "name", options["bucket"])}
+        return {"scope": Scope.BUCKET, "bucket": buckets.named(options["bucket"])}
     if options["policy"] is not None:
         return {"scope": Scope.POLICY, "policy": find_policy(options["policy"])}
     return {"scope": Scope.EVERYTHING}
 
 
-def found(model: type[Model], field: str, name: str) -> Model:
-    rows = list(model._default_manager.filter(**{field: name})[:2])
-    if len(rows) != 1:
-        known = ", ".join(model._default_manager.order_by(field).values_list(field, flat=True)[:LIST_AT_MOST]) or "none"
-        what = f"More than one {model._meta.verbose_name} is" if rows else f"No {model._meta.verbose_name} is"
-        raise CommandError(f"{what} called {name!r}. Known: {known}. Nothing was stopped: --everything stops all.")
-    return rows[0]
+def find_tenant(code: str) -> Tenant:
+    tenant = Tenant.objects.filter(code=code).first()
+    if tenant is None:
+        known = ", ".join(Tenant.objects.order_by("code").values_list("code", flat=True)) or "none yet"
+        raise CommandError(f"No tenant has the code {code!r}. Known: {known}.")
+    return tenant
 
 
 def report_of(switch: StopSwitch) -> StopReport | None:
