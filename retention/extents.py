@@ -1,6 +1,7 @@
 """How much each hold and each policy of a page of them reaches: counted now, by index, and up to a bound.
 
-A page costs a constant number of statements, and reads no more than TOGETHER rows with each, however much there is.
+A page costs a constant number of statements, and reads no more than TOGETHER rows with each, however much there is; but for
+the one that finds classes, which skips along an index, PIECES steps for a bucket.
 """
 
 import json
@@ -54,19 +55,30 @@ def of_policies(revisions: Mapping[int, Sequence[PolicyRevision]]) -> dict[int, 
     rules = {pk: own for pk, published in revisions.items() if (own := governing.in_force(published, now))}
     found = covered({pk: [scope_of(rule) | clock_of(rule) for rule in own] for pk, own in rules.items()}, now)
     dated = {pk: [rule for rule in own if clock_of(rule)["clock"]] for pk, own in rules.items()}
-    unknown = {pk: own for pk, own in dated.items() if own and not found[pk].versions.whole}
-    by_date = due(unknown, now)
+    by_date = due({pk: own for pk, own in dated.items() if own and not found[pk].versions.whole and few(own)}, now)
     return {
-        pk: replace(extent, due=better(extent.due, by_date.get(pk, ())) if dated[pk] else ())
+        pk: replace(extent, due=told(extent.due, by_date.get(pk, ()), rules[pk]) if dated[pk] else ())
         for pk, extent in found.items()
     }
 
 
-def better(some: Sequence[Number], others: Sequence[Number]) -> tuple[Number, ...]:
-    """Of two ways to count the same, the one that counted all, or else more."""
-    return tuple(
-        max(pair, key=lambda each: (each.whole, each.value)) for pair in zip(some, others or some, strict=True)
-    )
+def few(rules: Iterable[Governing]) -> bool:
+    """Whether each of these has few prefixes: those stand with each stretch that is read by date."""
+    return all(len(minimal(rule.prefixes)) <= PIECES for rule in rules)
+
+
+def told(some: Sequence[Number], others: Sequence[Number], rules: Iterable[Governing]) -> tuple[Number, ...]:
+    """Of two ways to count the same, the one that counted all, or else more; what is due soon is due later, too.
+
+    What a rule has due that waits for events is known to none of them.
+    """
+    unknown = any(rule.waits and not rule.retain_permanently and not rule.suspended for rule in rules)
+    numbers, least = list[Number](), 0
+    for pair in zip(some, others or some, strict=True):
+        value, whole = max(pair, key=lambda each: (each.whole, each.value))
+        least = max(least, value)
+        numbers.append(Number(least, whole and not unknown))
+    return tuple(numbers)
 
 
 def scope_of(rule: LegalHold | Governing) -> dict[str, Any]:
@@ -111,12 +123,13 @@ def pieces(all_of_them: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def stretches(scope: dict[str, Any]) -> Iterable[dict[str, Any]]:
     """The scope by bucket and prefix, each from its first position to the one after its last."""
+    said = {name: value for name, value in scope.items() if name not in {"bucket_ids", "prefixes"}}
     for bucket_id in scope["bucket_ids"]:
         for prefix in scope["prefixes"]:
             end = successor(prefix)
             beyond = (bucket_id + 1, "") if end is None else (bucket_id, end)
             bounds = {"bucket_id": bucket_id, "prefix": prefix, "end_bucket_id": beyond[0], "prefix_end": beyond[1]}
-            yield scope | bounds
+            yield said | bounds
 
 
 def due(rules: Mapping[int, Sequence[Governing]], now: datetime) -> dict[int, tuple[Number, ...]]:

@@ -19,7 +19,8 @@ HELD: Final = f"Present versions and delete markers that the hold covers, and th
 COVERED: Final = f"Present originals that the policy governs, whatever others say of them. {BOUNDED}"
 DUE: Final = (
     "Of what is covered, that whose retention ends within {} days or has ended, without what a scan has found under a hold. "
-    "Other policies, generations to keep and decisions about single objects do not count here: a dry run heeds them. "
+    "Other policies, generations to keep and decisions about single objects do not count here, nor what waits for events: a "
+    "dry run heeds them. "
     f"{BOUNDED} “Not counted”: none was among them. “-”: no date is known, or nothing is ever due."
 )
 
@@ -55,7 +56,10 @@ class HoldColumns:
     def held(self, obj: Any) -> SafeString | str:
         if obj.extent is None:
             return display.NOTHING
-        return display.lines(worded(obj.extent.versions), display.size(obj.extent.bytes))
+        versions = obj.extent.versions
+        if not versions.whole and not versions.value:
+            return worded(versions)
+        return display.lines(worded(versions), display.size(obj.extent.bytes))
 
 
 class PolicyColumns:
