@@ -10,6 +10,7 @@ import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from cleanup_project.base import alarms
 from retention import buckets, catalogue, freshness, lifecycle, losses
 from retention.exceptions import RetentionError
 from retention.facts import BucketRules, Observation, Unrecordable, check_text, incarnation
@@ -28,6 +29,7 @@ from retention.storage import (
 
 RESUMABLE: Final = timedelta(hours=24)
 SOURCE: Final = ObjectVersion.Source.LISTING
+UNLISTED: Final = "catalogue.unlisted"  # the alarm of a bucket that the worker could not list; a whole listing ends it
 
 log = structlog.get_logger(__name__)
 Progress = Callable[[CatalogueSync], None]
@@ -87,6 +89,8 @@ def sync(
         with transaction.atomic():
             CatalogueSync.objects.filter(pk=run.pk).update(finished_at=Now())
             losses.tell(run)
+            if not prefix:
+                alarms.clear(UNLISTED, bucket)
         freshness.review(bucket)
         catalogue.analyse()
     run.refresh_from_db()

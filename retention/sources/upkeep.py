@@ -13,9 +13,9 @@ from retention.catalogue import BucketBusy
 from retention.exceptions import RetentionError
 from retention.models import Bucket, CatalogueSync
 from retention.sources import listing
+from retention.sources.listing import UNLISTED
 from retention.storage import ObjectStore
 
-UNLISTED: Final = "catalogue.unlisted"
 AGAIN_AFTER: Final = timedelta(minutes=10)  # since the store last refused
 HOUR: Final = timedelta(hours=1)
 
@@ -52,6 +52,4 @@ def list_slice(bucket_id: int, *, budget_seconds: float, store: ObjectStore | No
         log.error("bucket not listed", bucket=bucket.name, error=str(error))
         alarms.notice(UNLISTED, bucket, f"{error} The worker tries again by itself.")
         return True
-    if run.finished_at is not None:
-        alarms.clear(UNLISTED, bucket)
     return run.finished_at is not None

@@ -80,12 +80,23 @@ def test_a_store_that_refuses_raises_an_alarm_and_is_left_alone_for_a_while(buck
     store.inject(Fault("list_versions", Failure.of(FailureClass.PERMISSION, "AccessDenied", "No.")))
     assert upkeep.list_slice(bucket.pk, budget_seconds=60, store=store)
     alarm = Alarm.objects.open().get()
-    assert (alarm.kind, alarm.subject_label) == (upkeep.UNLISTED, bucket.name)
+    assert (alarm.kind, alarm.subject_label) == (listing.UNLISTED, bucket.name)
     assert "cannot be listed" in alarm.message
     assert upkeep.due() == []
     Alarm.objects.update(noticed_at=Now() - timedelta(minutes=11))
     assert upkeep.due() == [bucket.pk]
     assert upkeep.list_slice(bucket.pk, budget_seconds=60, store=store)
+    assert not Alarm.objects.open().exists()
+
+
+def test_a_whole_listing_by_hand_ends_the_alarm_and_one_of_a_prefix_does_not(
+    bucket: Bucket, store: MemoryStore
+) -> None:
+    store.inject(Fault("list_versions", Failure.of(FailureClass.PERMISSION, "AccessDenied", "No.")))
+    assert upkeep.list_slice(bucket.pk, budget_seconds=60, store=store)
+    listing.sync(bucket, prefix="clips/", store=store)
+    assert Alarm.objects.open().get().kind == listing.UNLISTED
+    listing.sync(bucket, store=store)
     assert not Alarm.objects.open().exists()
 
 
