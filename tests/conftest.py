@@ -52,9 +52,9 @@ UNTRACED = frozenset(
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name in UNTRACED:
+        if item.path.name in UNTRACED and not config.getoption("no_cov"):  # which cannot bear the mark
             item.add_marker(pytest.mark.no_cover)
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+import structlog
 from django.conf import LazySettings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
@@ -178,6 +180,25 @@ def test_what_is_not_acknowledged_at_sqs_comes_again(asked_for: str, settings: L
     assert first == again
     made.fail(ack_id)
     assert made.dequeue() == []
+
+
+@pytest.mark.parametrize("outside", ["sqs"], indirect=True)
+@pytest.mark.parametrize("away", ["queue", "store"])
+def test_what_cannot_be_acknowledged_at_sqs_fails_nobody_and_is_logged(
+    asked_for: str, away: str, settings: LazySettings
+) -> None:
+    """The cluster's monitor acknowledges, and would end by an error."""
+    made = queue.broker_of("work")
+    assert queue.offer(WORK, 7, key="work")
+    ((ack_id, _),) = made.dequeue()
+    client, url = made.queue()
+    if away == "queue":
+        client.delete_queue(QueueUrl=url)
+    beside = used(settings, "sqs://us-east-1?endpoint=http://127.0.0.1:9") if away == "store" else nullcontext()
+    with beside, structlog.testing.capture_logs() as logged:
+        queue.broker_of("work").acknowledge(ack_id)
+    ((event, level),) = [(each["event"], each["log_level"]) for each in logged]
+    assert (event, level) == ("message not acknowledged", "warning")
 
 
 @pytest.mark.parametrize("outside", ["sqs"], indirect=True)

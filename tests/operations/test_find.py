@@ -101,6 +101,21 @@ def test_of_more_around_a_key_than_is_read_for_an_answer_versions_are_listed_wit
         assert '<ul class="plain"><li class="folded">' in page
 
 
+def test_too_much_around_one_version_keeps_the_why_of_no_other_back(
+    world: Acting, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for gone in ({}, {"gone_at": timezone.now(), "gone_reason": "vanished"}):
+        small.version(world.bucket, world.tenant, "clips/a", **gone)
+    small.version(
+        world.bucket, world.tenant, "small", role="derivative", original_bucket=world.bucket, original_key="clips/a"
+    )
+    small.version(Bucket.objects.create(name="other"), world.tenant, "small")
+    monkeypatch.setattr(why, "READ", 1)
+    page = shown(client, "small")
+    assert page.count("Why is not told here.") == 1
+    assert page.count('<ul class="plain"><li class="folded">') == 1
+
+
 def test_a_key_of_which_no_command_was_made_finds_its_manifest_items(world: Acting, client: Client) -> None:
     world.put("clips/a")
     small.sealed_run(world.revision, mode=CleanupRun.Mode.DRY_RUN)

@@ -202,6 +202,39 @@ def test_older_objects_count_by_the_revision_that_governs_them(
     assert (found.versions, found.due) == (Number(2, whole=True), known(1, 1))
 
 
+def test_what_waits_for_events_beside_what_has_dates_is_not_counted_and_said(
+    publish: Publish, store: Store, tenant: Tenant, bucket: Bucket, manager: User, second_manager: User
+) -> None:
+    policy = publish(code="clips", trigger="event", event_type="contract-ended")
+    world.published(
+        tenant, bucket, author=manager, publisher=second_manager, code="clips", retroactive=False,
+        effective_from=world.days_ago(100, clock.now()), period_number=60,
+    )  # fmt: skip
+    store("waits", -1)
+    store("dated", 315)  # by a year; it is fifty days old
+    found = of(policy)
+    assert found is not None
+    assert (found.versions, found.due) == (Number(2, whole=True), (Number(1, whole=False),) * 2)
+
+
+def test_of_very_many_prefixes_nothing_is_read_by_date(
+    publish: Publish, store: Store, little: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extents, "PIECES", 2)
+    policy = publish(prefixes=["a/", "b/", "c/"])
+    store("c/1", 10)
+    with CaptureQueriesContext(connection) as captured:
+        assert due(policy) == (Number(0, whole=False),) * 2
+    assert sum("retention_objectversion" in each["sql"] for each in captured) == 1
+
+
+def test_no_less_is_due_later_than_sooner() -> None:
+    """What was read of the later may hold less that counts."""
+    by_key, by_date = [Number(3, whole=False), Number(4, whole=False)], [Number(5, whole=True), Number(2, whole=False)]
+    assert extents.told(by_key, by_date, []) == (Number(5, whole=True), Number(5, whole=False))
+    assert extents.told(by_key, [], []) == tuple(by_key)
+
+
 def test_nothing_is_due_at_a_known_date_where_there_is_none(publish: Publish, store: Store, manager: User) -> None:
     store("a", -1)
     assert due(publish(trigger="event", event_type="contract-ended")) == ()

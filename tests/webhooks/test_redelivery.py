@@ -17,7 +17,7 @@ from tests.ledger.acting import build
 from tests.ledger.threads import Beside, somebody_waits, until
 from tests.webhooks.http import Request, receiver
 from tests.webhooks.world import endpoint, notice, sql, states, tell
-from webhooks import cancel, dispatch, endpoints, lanes, redelivery, settlement
+from webhooks import cancel, dispatch, endpoints, lanes, metrics, redelivery, settlement
 from webhooks.exceptions import WebhooksError
 from webhooks.models import Delivery, Endpoint, OutboxEvent
 from webhooks.redelivery import Chosen
@@ -97,6 +97,22 @@ def test_a_dead_delivery_is_sent_again_under_its_id_as_often_as_one_asks(operato
     assert states() == {"dead": 1, "delivered": 2}
     told = AuditEvent.objects.filter(action="delivery.redelivered")
     assert [(each.actor, each.reason, each.subject_id) for each in told] == [(operator, WHY, str(row.pk))] * 2
+
+
+def test_what_waits_for_a_person_is_what_was_given_up_last_and_can_still_be_sent(operator: User) -> None:
+    def waiting() -> float:
+        return sum(value for name, _, value in metrics.snapshot() if name == "webhook_dead")
+
+    made, _ = endpoint(operator)
+    first, second = owed("a", "b")
+    die(first, second)
+    assert waiting() == 2
+    sent = again(first, operator)
+    assert waiting() == 1
+    die(sent)
+    assert waiting() == 2
+    endpoints.retire(endpoint=made, by=operator, reason="Nobody listens there.")
+    assert waiting() == 0
 
 
 def test_a_delivered_one_is_sent_again(operator: User) -> None:
