@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 EVER: Final = "for ever"
 COMPACTED: Final = (
-    "until `manage.py compact`, which nothing runs by itself, sums it up: 365 days after the command was notified"
+    "until `manage.py compact`, run by a timer of the installation, sums it up: 365 days after the command was notified"
 )
 
 
