@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
             name='CleanupCommand',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(db_collation='C', max_length=700, unique=True)),
+                ('key', models.CharField(db_collation='C', max_length=700)),
                 ('asset', models.TextField(db_collation='C')),
                 ('item_id', models.BigIntegerField(help_text='The manifest item of that run.')),
                 ('target_count', models.PositiveIntegerField(verbose_name='targets')),
@@ -68,6 +68,7 @@ class Migration(migrations.Migration):
                     models.Index(condition=models.Q(('state', ledger.states.CommandState['READY'])), fields=['tenant', 'eligible_since'], name='command_eligible'),
                 ],
                 'constraints': [
+                    models.UniqueConstraint(fields=('key',), name='command_key_unique'),
                     models.CheckConstraint(condition=models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), models.Q(('outcome', ''), _negated=True), models.Q(('event_id', ''), _negated=True)), models.Q(models.Q(('state__in', [ledger.states.CommandState['DELETED'], ledger.states.CommandState['NOTIFIED']]), _negated=True), ('outcome', '')), _connector='OR'), name='command_outcome'),
                     models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['HELD']), models.Q(('held_by', ''), _negated=True)), models.Q(models.Q(('state', ledger.states.CommandState['HELD']), _negated=True), ('held_by', '')), _connector='OR'), name='command_held_by'),
                     models.CheckConstraint(condition=models.Q(models.Q(('state', ledger.states.CommandState['DEAD']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='command_dead_with_class'),
@@ -337,7 +338,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('command_id', models.BigIntegerField(unique=True)),
-                ('command_key', models.CharField(db_collation='C', max_length=700, unique=True)),
+                ('command_key', models.CharField(db_collation='C', max_length=700)),
                 ('outcome', models.CharField(choices=[('deleted', 'Deleted'), ('by_absence', 'confirmed by absence'), ('already_absent', 'already absent')], max_length=14)),
                 ('event_id', models.CharField(max_length=44)),
                 ('target_count', models.PositiveIntegerField(verbose_name='targets')),
@@ -352,6 +353,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-id'],
+                'constraints': [
+                    models.UniqueConstraint(fields=('command_key',), name='receipt_command_key_unique'),
+                ],
                 'indexes': [
                     models.Index(fields=['run', 'issued_at'], name='receipt_by_run'),
                     models.Index(fields=['tenant', 'issued_at'], name='receipt_by_tenant'),

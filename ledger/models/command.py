@@ -33,7 +33,7 @@ class CleanupCommand(models.Model):
         US = "us", "a hold of ours"
         STORE = "store", "a lock of the store"
 
-    key = models.CharField(max_length=700, db_collation="C", unique=True)
+    key = models.CharField(max_length=700, db_collation="C")
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="commands"
     )
@@ -92,6 +92,8 @@ class CleanupCommand(models.Model):
         verbose_name = "command"
         ordering = ["-id"]
         constraints = [
+            # Not `unique=True` of the field, with which Django makes a second index, for patterns.
+            models.UniqueConstraint(fields=["key"], name="command_key_unique"),
             models.CheckConstraint(
                 condition=Q(state__in=[CommandState.DELETED, CommandState.NOTIFIED]) & ~Q(outcome="") & ~Q(event_id="")
                 | ~Q(state__in=[CommandState.DELETED, CommandState.NOTIFIED]) & Q(outcome=""),

@@ -21,7 +21,7 @@ class Receipt(models.Model):
     """
 
     command_id = models.BigIntegerField(unique=True)
-    command_key = models.CharField(max_length=700, db_collation="C", unique=True)
+    command_key = models.CharField(max_length=700, db_collation="C")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
     run = models.ForeignKey(
         CleanupRun, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="receipts"
@@ -43,6 +43,7 @@ class Receipt(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        constraints = [models.UniqueConstraint(fields=["command_key"], name="receipt_command_key_unique")]
         # Lists and exports go by time, narrowed by one of these or by several. A settlement gives its thousand receipts one
         # time: such equal entries take six bytes each, and their order by number is made while they are read.
         indexes = [
