@@ -5,6 +5,7 @@ Locks in the order of the whole product: object versions, commands, targets, lan
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from json.encoder import encode_basestring as quoted
@@ -88,19 +89,28 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime, before: Sequen
     """
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
-    issued = issue_all(issuer, gone)
-    write_gone(batch, gone, issued, now)
-    emit(issuer.tenant, [*before, *(notice(each, issuer) for each in issued)], at=now)
+    with ThreadPoolExecutor(1) as beside:  # while the database writes, of which receipts and notices say nothing
+        making = beside.submit(make, issuer, gone)
+        write_gone(batch, gone, now)
+        issued, told = making.result()
+    emit(issuer.tenant, [*before, *told], at=now)
     write_receipts(batch, issued, issuer, now)
     outcomes.tally(gone)
 
 
-def issue_all(issuer: Issuer, gone: Sequence[Verdict]) -> list[Issued]:
-    return [issuer.issue(each, event_id(EVENT, each.command.key, "")) for each in gone]
+def make(issuer: Issuer, gone: Sequence[Verdict]) -> tuple[list[Issued], list[Notice]]:
+    """The receipts, and the notices that tell of them; asks the database nothing."""
+    issued = [issuer.issue(each, told_as(each)) for each in gone]
+    return issued, [notice(each, issuer) for each in issued]
 
 
-def write_gone(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], now: datetime) -> None:
-    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, issued, now))
+def told_as(verdict: Verdict) -> str:
+    """The id of the event."""
+    return event_id(EVENT, verdict.command.key, "")
+
+
+def write_gone(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
+    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, now))
 
 
 def notice(issued: Issued, issuer: Issuer) -> Notice:
@@ -121,16 +131,16 @@ def notice(issued: Issued, issuer: Issuer) -> Notice:
     )  # fmt: skip
 
 
-def columns(batch: Batch, gone: Sequence[Verdict], issued: Sequence[Issued], now: datetime) -> dict[str, Any]:
+def columns(batch: Batch, gone: Sequence[Verdict], now: datetime) -> dict[str, Any]:
     """The parameters of `sql/settle.sql`. Of the targets, those whose absence this claim saw: text, not a datetime."""
     targets = [target for each in gone for target in each.command.targets]
     seen = [target for target in targets if isinstance(target.gone_at, str)]
     return {
-        "id": array(each.command.id for each in issued),
-        "token": array(each.command.token for each in issued),
-        "cycle": array(each.command.cycle for each in issued),
-        "outcome": array(each.outcome for each in issued),
-        "event_id": array(each.event_id for each in issued),
+        "id": array(each.command.id for each in gone),
+        "token": array(each.command.token for each in gone),
+        "cycle": array(each.command.cycle for each in gone),
+        "outcome": array(str(each.outcome) for each in gone),
+        "event_id": array(told_as(each) for each in gone),
         "versions": array(target.object_version_id for target in targets),
         "target": array(target.id for target in seen),
         "gone_at": array(str(target.gone_at) for target in seen),

@@ -42,7 +42,7 @@ STEPS: Final[dict[str, tuple[Any, str]]] = {
     "  lock versions": (settling, "lock_versions"),
     "  lock commands by token": (outcomes, "lock"),
     "  attempts, targets, commands, catalogue": (settling, "write_gone"),
-    "  make receipts": (settling, "issue_all"),
+    "  make receipts and notices, meanwhile": (settling, "make"),
     "  events and deliveries": (settling, "emit"),
     "  copy receipts": (settling, "write_receipts"),
     "  tallies": (outcomes, "tally"),
