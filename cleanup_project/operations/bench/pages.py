@@ -56,6 +56,10 @@ COPIES: Final[dict[type[Model], Mapping[str, str]]] = {
     AuditEvent: {},
 }  # fmt: skip
 
+# These have a number of their own, by which receipts are divided. Of the rest every row has as many copies as every other, so
+# that each copy finds the one that it refers to.
+APART: Final[Mapping[type[Model], int]] = {Receipt: 1, AuditEvent: 10}
+
 
 class Refusing(Instant):
     """Denies one version in `REFUSED`."""
@@ -125,14 +129,13 @@ def build() -> Client:
 
 
 def multiply(receipts: int) -> None:
-    """Bring receipts to this number, what is beside them to a tenth of it, and entries of quarantine to a hundredth."""
+    """Bring receipts to this number, and what is beside them to about a tenth of it, entries of quarantine to a hundredth."""
     with connection.cursor() as cursor:
         # Nothing refers to it, and what is dropped afterwards needs no write-ahead log.
         cursor.execute(f"ALTER TABLE {Receipt._meta.db_table} SET UNLOGGED")
     for model, changes in COPIES.items():
-        share = {Receipt: 1, DeadLetter: 100}.get(model, 10)
-        rows = model._default_manager.count()
-        copy(model, changes, max(1, receipts // share // max(1, rows)))
+        rows = OBJECTS if model not in APART else model._default_manager.count()
+        copy(model, changes, max(1, receipts // APART.get(model, 10) // max(1, rows)))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("CHECKPOINT")
