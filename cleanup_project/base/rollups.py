@@ -171,10 +171,16 @@ def percentiles(metric: str, span: Span, tenants: Sequence[str] = ()) -> list[Po
         found = cursor.fetchall()
     if not found:
         return []
-    stretches = [(begins_at, summed([(buckets, numbers)]), greatest) for begins_at, buckets, numbers, greatest in found]
+    stretches = [(begins_at, spread_of(buckets, numbers), greatest) for begins_at, buckets, numbers, greatest in found]
     whole = summed((spread.keys(), spread.values()) for _, spread, _ in stretches)
     longest = max(greatest for _, _, greatest in stretches)
     return [point(*each) for each in ((None, whole, longest), *stretches)]
+
+
+def spread_of(buckets: Sequence[int], numbers: Sequence[int]) -> dict[int, int]:
+    """How many lie in each bucket; most stretches name a bucket once, and need no summing up."""
+    spread = dict(zip(buckets, numbers, strict=True))
+    return spread if len(spread) == len(buckets) else summed([(buckets, numbers)])
 
 
 def summed(parts: Iterable[tuple[Iterable[int], Iterable[int]]]) -> dict[int, int]:
