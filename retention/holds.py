@@ -127,25 +127,15 @@ def unpark_released(*, until: float | None = None) -> bool:
 
     `until`: time.monotonic() after which no further one begins.
     """
-    while unpark_chunk() == UNPARK_CHUNK:
+    while unpark_chunk():
         if until is not None and time.monotonic() >= until:
             return False
     return True
 
 
-def unpark_chunk() -> int:
-    """Returns how many it gave back: fewer than a chunk, once no more are left. Waits for whoever does the same beside."""
+def unpark_chunk() -> bool:
+    """Give a chunk back; False where there was none. Waits for whoever does the same beside."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH chunk AS MATERIALIZED (
-                SELECT v.id FROM retention_legalhold h
-                JOIN retention_objectversion v ON v.parked_by_id = h.id
-                WHERE h.released_at IS NOT NULL ORDER BY v.id LIMIT %s FOR NO KEY UPDATE OF v
-            )
-            UPDATE retention_objectversion v SET parked_by_id = NULL FROM chunk WHERE v.id = chunk.id
-            """,
-            [UNPARK_CHUNK],
-        )
-        unparked: int = cursor.rowcount
-        return unparked
+        cursor.execute(sqlfiles.read(__file__, "unpark.sql"), {"chunk": UNPARK_CHUNK})
+        more: bool = cursor.fetchone()[0]
+        return more

@@ -8,13 +8,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from cleanup_project.base import sqlfiles
 from cleanup_project.base.models import User
 from cleanup_project.operations.bench.world import add_originals
 from ledger import manifest, runs
 from ledger.models import CleanupRun
 from retention import census, governing, holds, scan
 from retention.models import Bucket, ObjectVersion, RetentionPolicy, Tenant
-from tests.world import event, published
+from tests.world import event, hold, published, release
 
 pytestmark = [pytest.mark.django_db, pytest.mark.bulk]
 
@@ -109,7 +110,7 @@ def test_a_million_held_versions_are_in_the_way_once(
 ) -> None:
     """The scan that meets a held version parks it; the million here is as earlier scans left it."""
     tenant, bucket = made
-    hold = holds.place(
+    placed = holds.place(
         tenant=tenant,
         matter="M",
         title="T",
@@ -121,17 +122,35 @@ def test_a_million_held_versions_are_in_the_way_once(
         by=compliance,
     )
     policy = policy_over("", made, manager, second_manager)
-    add_originals(*made, first=1, last=HUGE, stored_at=DUE, prefix="held/", parked_by=hold)
+    add_originals(*made, first=1, last=HUGE, stored_at=DUE, prefix="held/", parked_by=placed)
     add_originals(*made, first=HUGE + 1, last=HUGE + 700, stored_at=DUE, prefix="held/")
     add_originals(*made, first=HUGE + 1, last=HUGE + 100, stored_at=DUE, prefix="free/")
     analyse()
     run, _ = runs.open_run(policy=policy, by=None, mode=CleanupRun.Mode.DRY_RUN)
     run = manifest.freeze(run)
     assert (run.item_count, run.parts.get().held, run.parts.get().read) == (100, 700, 800)
-    assert ObjectVersion.objects.filter(parked_by=hold).count() == HUGE + 700
+    assert ObjectVersion.objects.filter(parked_by=placed).count() == HUGE + 700
 
     _stream, plan = first_page(policy)
     assert rows_read(plan) == 100
+
+
+@pytest.mark.parametrize("parked_by", ["nobody", "a hold in force", "a released hold"])
+@pytest.mark.parametrize("analysed", [True, False])
+def test_giving_back_reads_what_released_holds_had_parked_and_nothing_else(
+    parked_by: str, analysed: bool, made: tuple[Tenant, Bucket], compliance: User
+) -> None:
+    in_force, released = (hold(*made, f"{matter}/", by=compliance, matter=matter) for matter in ("stays", "goes"))
+    release(released)
+    add_originals(*made, first=1, last=LARGE // 2, stored_at=RECENT)
+    by = {"a hold in force": in_force, "a released hold": released}.get(parked_by)
+    add_originals(*made, first=LARGE // 2 + 1, last=LARGE, stored_at=RECENT, prefix="parked/", parked_by=by)
+    if analysed:
+        analyse()
+    plan = explained(sqlfiles.read(holds.__file__, "unpark.sql"), {"chunk": 1000})
+    given = 1000 if parked_by == "a released hold" else 0
+    assert ObjectVersion.objects.filter(parked_by=None).count() == (LARGE // 2 + given if by else LARGE)
+    assert rows_read(plan) <= 4 * given + bool(given), "one looked for, a chunk read, found by key and written"
 
 
 def test_what_events_cover_is_read_by_its_keys_and_nothing_else(
