@@ -44,8 +44,10 @@ def sweep() -> Mapping[str, int]:
         "bulk_jobs": jobpace.ring(),
         "exports": exports.ring(),
         "tokens_ending": apitokens.watch(),
-        "notified": closing.notify(),
         "minutes_counted": rolling.count([*rollups.SOURCES, *of_webhooks.SOURCES]),
+        # Last, what grows with all that receivers have not acknowledged: nothing waits for it.
+        **webhooks.walk(),
+        "notified": closing.notify(),
     }
 
 

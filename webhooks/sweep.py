@@ -1,5 +1,5 @@
 """Repairs what a crash at the wrong moment leaves, lanes without a head and lost settlements; judges what time alone brings,
-failing endpoints and late deliveries; and rings for what is due."""
+failing endpoints and late deliveries; and rings for what is due. All in chunks, each in its own short transaction."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ CHUNK: Final = 1000
 
 
 def sweep() -> dict[str, int]:
-    """One pass in chunks, each in its own short transaction; returns what was found, by kind. What is urgent comes first."""
+    """What is urgent; returns what was found, by kind."""
     found = {
         "promoted": promote_headless(),
         "failing_endpoints": health.review(),
@@ -22,7 +22,12 @@ def sweep() -> dict[str, int]:
     }
     if found["dispatching"]:
         queue.wake("webhooks.tasks.dispatch")
-    found |= {"cancelled": cancel.forgotten(), "settled": settle_forgotten()}
+    return found
+
+
+def walk() -> dict[str, int]:
+    """What takes a look at all that waits to be told, a few microseconds each; returns what was found, by kind."""
+    found = {"cancelled": cancel.forgotten(), "settled": settle_forgotten()}
     if found["settled"]:
         settlement.ring()
     return found

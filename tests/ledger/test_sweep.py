@@ -111,3 +111,19 @@ def test_breakers_are_judged_and_runs_closed_whatever_fails_later_in_the_round(m
         sweep()
     run.refresh_from_db()
     assert (judged, run.state) == ([run.pk], RunState.CLOSED)
+
+
+@pytest.mark.parametrize("walk", ["webhooks.sweep.walk", "ledger.closing.notify"])
+def test_nothing_else_waits_for_a_look_at_all_that_waits_to_be_told(walk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer the more there is, until the round is ended by force."""
+
+    def ended() -> int:
+        raise TimeoutError("The round has taken too long.")
+
+    counted = list[str]()
+    for name in ("cleanup_project.base.jobpace.ring", "ledger.exports.ring", "cleanup_project.base.rollups.count"):
+        monkeypatch.setattr(name, lambda *_sources, name=name: counted.append(name) or 0)
+    monkeypatch.setattr(walk, ended)
+    with pytest.raises(TimeoutError):
+        sweep()
+    assert len(counted) == 3

@@ -307,7 +307,7 @@ def test_what_is_being_sent_may_still_arrive(operator: User) -> None:
     dispatch.record([(first, sender.Answer(204, "", "", b"", 5))], dispatch.Dispatched())
     dispatch.record([(second, sender.Answer(500, "transient", "no", b"", 5))], dispatch.Dispatched())
     assert states() == {"pending": 1, "cancelled": 1, "delivered": 1}
-    assert sweep.sweep()["cancelled"] == 1
+    assert sweep.walk()["cancelled"] == 1
     assert states() == {"cancelled": 2, "delivered": 1}
     assert not OutboxEvent.objects.filter(settled_at=None).exists()
 
@@ -364,7 +364,7 @@ def test_a_request_is_cut_short_and_the_sweep_does_the_rest(operator: User, monk
     endpoints.retire(endpoint=made, by=operator, reason="Gone.")
     assert states() == {"cancelled": 7, "pending": 13}
     monkeypatch.setattr(cancel, "AT_ONCE", 10.0)
-    assert sweep.sweep()["cancelled"] == 13
+    assert sweep.walk()["cancelled"] == 13
     assert states() == {"cancelled": 20}
     assert sorted(set(reasons())) == ["The endpoint is retired.", "The endpoint is retired: Gone."]
 
