@@ -2,12 +2,15 @@
 
 import json
 from hashlib import sha256
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from cleanup_project.base.models import Alarm
-from ledger import closing
-from ledger.models import Attempt, CleanupCommand, Receipt, Request, SkippedItem
+from ledger import closing, manifest, publish, runs
+from ledger import settle as settling
+from ledger.models import Attempt, CleanupCommand, CleanupRun, Receipt, Request, SkippedItem
 from ledger.states import CommandState, RunState
 from tests.ledger.acting import build
 from webhooks.models import OutboxEvent
@@ -79,3 +82,42 @@ def test_a_run_whose_counts_do_not_add_up_stays_open_and_alarms_until_they_do(mo
     assert closing.close_drained() == 1
     run.refresh_from_db()
     assert (run.state, Alarm.objects.open().exists()) == (RunState.CLOSED, False)
+
+
+def test_receipts_are_made_beside_the_database_without_a_connection_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a thread, which would open one at its first question, outside of the settlement's transaction."""
+    make, opened = settling.make, list[bool]()
+
+    def watched(*arguments: Any) -> Any:
+        made = make(*arguments)
+        opened.append(connection.connection is not None)
+        return made
+
+    monkeypatch.setattr(settling, "make", watched)
+    world = build(authorisation="approval")  # so that receipts name who approved
+    for n in range(3):
+        world.put(f"originals/{n}.mp4")
+    run, _new = runs.open_run(policy=world.revision.policy, by=None, mode=CleanupRun.Mode.ENFORCE)
+    manifest.freeze(run)
+    run.refresh_from_db()
+    runs.approve(run=run, by=world.people["compliance"], root=run.remaining_root, confirmation="3", reason="Read.")
+    publish.publish(run.pk)
+    assert world.drain().gone == 3
+    assert opened == [False]
+
+
+def test_what_fails_while_receipts_are_made_leaves_nothing_of_the_settlement(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_arguments: Any) -> Any:
+        raise RuntimeError("It broke.")
+
+    world = build()
+    world.put("originals/a.mp4")
+    world.run()
+    monkeypatch.setattr(settling, "make", failing)
+    with pytest.raises(RuntimeError):
+        world.drain()
+    assert list(CleanupCommand.objects.values_list("state", flat=True)) == [CommandState.READY]
+    assert not Receipt.objects.exists()
+    assert not Attempt.objects.exists()
