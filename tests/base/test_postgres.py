@@ -23,8 +23,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cleanup_project.base import postgres
-from cleanup_project.base.postgres import EmbeddedServerUnavailable, ensure_running
+from cleanup_project.base import postgres, postgres_host
+from cleanup_project.base.postgres import ensure_running
+from cleanup_project.base.postgres_host import EmbeddedServerUnavailable
 
 ROOT = Path(__file__).parents[2]
 IS_ROOT = os.geteuid() == 0
@@ -34,7 +35,8 @@ SECONDS = 60.0
 USER = """
 import os, pwd, signal, sys, time
 from pathlib import Path
-from cleanup_project.base.postgres import EmbeddedServerUnavailable, ensure_running, leave
+from cleanup_project.base.postgres import ensure_running, leave
+from cleanup_project.base.postgres_host import EmbeddedServerUnavailable
 import psycopg
 
 data = Path(sys.argv[1])
@@ -545,14 +547,14 @@ def test_a_missing_wheel_names_database_url(new: Path, monkeypatch: pytest.Monke
 
 
 def test_a_wheel_without_this_version_names_database_url(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "VERSION", 99)
+    monkeypatch.setattr(postgres_host, "VERSION", 99)
     with pytest.raises(EmbeddedServerUnavailable, match=r"(?s)no PostgreSQL 99.*DATABASE_URL"):
         ensure_running(new)
 
 
 def test_root_without_an_account_for_the_server_is_told_so(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(postgres, "ACCOUNT_FOR_ROOT", "no:such:user")
+    monkeypatch.setattr(postgres_host, "ACCOUNT_FOR_ROOT", "no:such:user")
     with pytest.raises(EmbeddedServerUnavailable, match=r"(?s)refuses to run as root.*useradd.*DATABASE_URL"):
         ensure_running(new)
 
@@ -571,8 +573,8 @@ def test_only_what_is_missing_is_opened_for_the_account_of_the_server(base: Path
     }
     for path, mode in modes.items():
         path.chmod(mode)
-    postgres._open_way(wheel)
-    postgres._open_tree(wheel)
+    postgres_host.open_way(wheel)
+    postgres_host.open_tree(wheel)
     assert {path: stat.S_IMODE(path.stat().st_mode) for path in modes} == {
         closed: 0o701,
         closed / "venv": 0o751,

@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection, connections
 
-from cleanup_project.base import postgres
+from cleanup_project.base import postgres_host
 
 ROLES = Path("docs/deploy/roles.sql")
 
@@ -18,7 +18,7 @@ ROLES = Path("docs/deploy/roles.sql")
 def tool(name: str, *arguments: str, **environment: str) -> str:
     """Run a tool of PostgreSQL at the test's server, of the server's own version; returns what it printed."""
     at = connection.settings_dict
-    binary = postgres._find_binaries() / name if settings.EMBEDDED_DATABASE else shutil.which(name)
+    binary = postgres_host.find_binaries() / name if settings.EMBEDDED_DATABASE else shutil.which(name)
     place = {"PGHOST": at["HOST"], "PGPORT": str(at["PORT"]), "PGUSER": at["USER"], "PGPASSWORD": at["PASSWORD"]}
     done = subprocess.run(
         [str(binary), *arguments], env=os.environ | place | environment, capture_output=True, text=True, check=False

