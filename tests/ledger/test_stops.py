@@ -421,7 +421,7 @@ def test_a_shell_says_that_it_is_on_though_a_claim_keeps_what_is_under_way_from_
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_shell_waits_for_somebody_who_left_a_transaction_open_and_then_says_that_nothing_was_stopped(
+def test_a_shell_waits_for_somebody_who_left_a_transaction_open_and_then_says_that_nothing_may_be_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = build()
@@ -443,12 +443,21 @@ def test_a_shell_waits_for_somebody_who_left_a_transaction_open_and_then_says_th
     monkeypatch.setattr(control, "press", press)
     beside = Beside(forgotten)
     gate.reached()
-    with pytest.raises(CommandError, match=r"Nothing was stopped: .* or stop the workers"):
+    with pytest.raises(CommandError, match=r"not known that anything was stopped: .* or stop the workers"):
         stop("--everything", "--by", "operator", "--reason", "No.")
     gate.open()
     beside.answer()
     assert len(tries) == 3
     assert not StopSwitch.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_shell_says_what_to_do_where_the_database_is_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "HOST", str(tmp_path))
+    with pytest.raises(CommandError, match=r"not known that anything was stopped: .* or stop the workers"):
+        stop("--everything", "--by", "operator", "--reason", "No.")
+    connection.close()
 
 
 def test_settings_that_are_broken_do_not_keep_a_shell_from_stopping() -> None:

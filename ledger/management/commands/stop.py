@@ -20,7 +20,10 @@ from retention.models import StopSwitch, Tenant
 
 Scope = StopSwitch.Scope
 TRIES = 3
-NOTHING_YET = "Nothing was stopped: the switch could not be written. Run it again, or stop the workers on every host."
+NOT_KNOWN = (
+    "It is not known that anything was stopped: the database did not take it. "
+    "Run this again, or stop the workers on every host."
+)
 
 
 class Command(BaseCommand):
@@ -42,13 +45,10 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="Print one JSON object.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = User.objects.filter(username=options["by"], is_active=True).first()
-        if by is None:
-            raise CommandError(f"No active person has the username {options['by']!r}.")
         try:
-            switch = pressed(by, options)
+            switch = pressed(active(options["by"]), options)
         except OperationalError as error:
-            raise CommandError(f"{NOTHING_YET} {str(error).strip()}") from error
+            raise CommandError(f"{NOT_KNOWN} {str(error).strip()}") from error
         except RetentionError as error:
             raise CommandError(str(error)) from error
         except ValidationError as error:
@@ -62,6 +62,13 @@ def stated(reason: str) -> str:
     if not reason.strip():
         raise ArgumentTypeError("state a reason")
     return reason
+
+
+def active(username: str) -> User:
+    person = User.objects.filter(username=username, is_active=True).first()
+    if person is None:
+        raise CommandError(f"No active person has the username {username!r}.")
+    return person
 
 
 def pressed(by: User, options: dict[str, Any]) -> StopSwitch:
