@@ -21,6 +21,8 @@ from webhooks.outbox import Notice, emit
 # First key of the two-part advisory locks by which placing a hold waits for claims that began before it.
 LOCK_CLASS = 0x484F4C44
 UNPARK_CHUNK = 1000
+# Where the planner knows little of what is parked, it takes a chunk for all there is, and reads and sorts all for each chunk.
+IN_THE_ORDER_OF_AN_INDEX = "SET LOCAL enable_sort = off"
 
 
 def share_lock(tenant_id: int) -> None:
@@ -136,6 +138,7 @@ def unpark_released(*, until: float | None = None) -> bool:
 def unpark_chunk() -> bool:
     """Give a chunk back; False where there was none. Waits for whoever does the same beside."""
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(IN_THE_ORDER_OF_AN_INDEX)
         cursor.execute(sqlfiles.read(__file__, "unpark.sql"), {"chunk": UNPARK_CHUNK})
         more: bool = cursor.fetchone()[0]
         return more

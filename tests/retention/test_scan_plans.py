@@ -68,6 +68,22 @@ def analyse() -> None:
         cursor.execute("ANALYZE")
 
 
+def planner_knows(what: str) -> None:
+    """Of the catalogue: all, nothing, or that it was empty (as a VACUUM leaves it that came before the first rows)."""
+    if what == "all":
+        analyse()
+        return
+    tuples, pages = (-1, 0) if what == "nothing" else (0, 1000)
+    with connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE retention_objectversion IN SHARE UPDATE EXCLUSIVE MODE")  # keeps autovacuum away
+        cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'retention_objectversion'::regclass")
+        cursor.execute(
+            "UPDATE pg_class SET reltuples = %s, relpages = %s WHERE oid = 'retention_objectversion'::regclass"
+            " OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'retention_objectversion'::regclass)",
+            [tuples, pages],
+        )
+
+
 def test_a_census_reads_no_more_than_a_page_at_a_time(
     made: tuple[Tenant, Bucket], manager: User, second_manager: User
 ) -> None:
@@ -136,17 +152,18 @@ def test_a_million_held_versions_are_in_the_way_once(
 
 
 @pytest.mark.parametrize("parked_by", ["nobody", "a hold in force", "a released hold"])
-@pytest.mark.parametrize("analysed", [True, False])
+@pytest.mark.parametrize("known", ["all", "nothing", "that it was empty"])
 def test_giving_back_reads_what_released_holds_had_parked_and_nothing_else(
-    parked_by: str, analysed: bool, made: tuple[Tenant, Bucket], compliance: User
+    parked_by: str, known: str, made: tuple[Tenant, Bucket], compliance: User
 ) -> None:
     in_force, released = (hold(*made, f"{matter}/", by=compliance, matter=matter) for matter in ("stays", "goes"))
     release(released)
     add_originals(*made, first=1, last=LARGE // 2, stored_at=RECENT)
     by = {"a hold in force": in_force, "a released hold": released}.get(parked_by)
     add_originals(*made, first=LARGE // 2 + 1, last=LARGE, stored_at=RECENT, prefix="parked/", parked_by=by)
-    if analysed:
-        analyse()
+    planner_knows(known)
+    with connection.cursor() as cursor:
+        cursor.execute(holds.IN_THE_ORDER_OF_AN_INDEX)
     plan = explained(sqlfiles.read(holds.__file__, "unpark.sql"), {"chunk": 1000})
     given = 1000 if parked_by == "a released hold" else 0
     assert ObjectVersion.objects.filter(parked_by=None).count() == (LARGE // 2 + given if by else LARGE)
