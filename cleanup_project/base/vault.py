@@ -1,7 +1,7 @@
 """Secrets at rest: sealed with Fernet (AES-128-CBC and HMAC-SHA256) under `ENCRYPTION_KEYS`.
 
-The first key seals, every key opens: to change keys, put a new one in front and keep the others, since what they sealed is
-not sealed anew.
+The first key seals, every key opens: to change keys, put a new one in front, keep the others, and seal anew what they sealed
+(`manage.py reseal`).
 """
 
 import base64
@@ -17,18 +17,31 @@ class VaultError(Exception):
 
 
 def seal(secret: bytes) -> bytes:
-    return box(tuple(settings.ENCRYPTION_KEYS), settings.SECRET_KEY).encrypt(secret)
+    return keys().encrypt(secret)
 
 
 def unseal(sealed: bytes) -> bytes:
     """The secret. Raises VaultError where no key fits, or where the bytes were changed."""
     try:
-        return box(tuple(settings.ENCRYPTION_KEYS), settings.SECRET_KEY).decrypt(sealed)
+        return keys().decrypt(sealed)
     except InvalidToken:
         raise VaultError(
             "A stored secret cannot be opened: ENCRYPTION_KEYS (or SECRET_KEY, where that is unset) must still hold the key "
             "that sealed it."
         ) from None
+
+
+def is_aged(sealed: bytes) -> bool:
+    """Whether another key than the first sealed it."""
+    try:
+        box(tuple(settings.ENCRYPTION_KEYS[:1]), settings.SECRET_KEY).decrypt(sealed)
+    except InvalidToken:
+        return True
+    return False
+
+
+def keys() -> MultiFernet:
+    return box(tuple(settings.ENCRYPTION_KEYS), settings.SECRET_KEY)
 
 
 @cache

@@ -1,5 +1,6 @@
 """The doctor: what is not as it has to be is found, with what to do about it; nothing is changed by being looked at."""
 
+import base64
 import json
 import os
 import re
@@ -381,6 +382,19 @@ def test_what_was_sealed_with_a_key_that_is_gone(settings: Any, compliance: User
     assert [each.verdict for each in said] == [Verdict.FAULT, Verdict.OK, Verdict.FAULT]
     assert said[1].seen.startswith("All 0 salts")
     assert said[2].seen.startswith("1 of 1 second factors cannot be opened")
+
+
+def test_what_was_sealed_with_an_older_key_is_sealed_anew_before_that_goes(settings: Any, compliance: User) -> None:
+    old, new = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+    settings.ENCRYPTION_KEYS = [old]
+    endpoint(compliance)
+    settings.ENCRYPTION_KEYS = [new, old]
+    (said,) = found(work.webhook_secrets)
+    assert (said.verdict, said.seen) == (
+        Verdict.WARNING, "All 1 webhook secrets can be opened, 1 of them by an older key alone."
+    )  # fmt: skip
+    call_command("reseal")
+    assert verdicts(work.webhook_secrets) == [Verdict.OK]
 
 
 def test_files_that_another_machine_made_must_be_here(settings: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The database roles of docs/deploy/roles.sql: each part does all of its work with its own, and nothing beyond it."""
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,10 +29,10 @@ from psycopg.errors import InsufficientPrivilege
 
 from cleanup_project.base import apitokens, heartbeats, jobwork, queue, roles
 from cleanup_project.base.models import AuditEvent, Heartbeat, User
-from cleanup_project.operations import doctor, grants
+from cleanup_project.operations import doctor, grants, resealing
 from cleanup_project.operations.doctor.findings import Verdict
 from cleanup_project.operations.watch import snapshots
-from ledger import bulk, certificate, compact, exportfiles, exports, inflight, schedule, stops, sweep
+from ledger import bulk, certificate, compact, exportfiles, exports, inflight, receipts, schedule, stops, sweep
 from ledger.models import CleanupCommand, CommandSummary, DeadLetter, Receipt
 from retention import catalogue, control, policies, preview
 from retention.models import KeyRule, ObjectVersion
@@ -207,6 +208,18 @@ def test_a_cluster_lives_on_the_role_of_workers_and_rings_on_that_of_the_web(as_
         heartbeats.forget(but=[])
         heartbeats.begin("cleanup").delete()
         assert [model.objects.count() for model in (OrmQ, Failure, Heartbeat)] == [0, 0, 0]
+
+
+def test_secrets_are_sealed_anew_by_the_owner_of_the_tables_alone(as_role: As, settings: Any) -> None:
+    settings.ENCRYPTION_KEYS = [base64.urlsafe_b64encode(b"1" * 32).decode()]
+    with as_role(grants.WEB):
+        receipts.salt(build().tenant.pk)
+    settings.ENCRYPTION_KEYS = [base64.urlsafe_b64encode(b"2" * 32).decode(), *settings.ENCRYPTION_KEYS]
+    for part in (grants.WEB, grants.WORKER):
+        with as_role(part), pytest.raises(resealing.ResealRefused, match="as the owner of the tables"):
+            resealing.reseal()
+    with as_role(OWNER):
+        assert resealing.reseal()["salts of tenants"] == 1
 
 
 def test_only_a_role_that_may_see_other_sessions_tells_of_old_snapshots(as_role: As) -> None:

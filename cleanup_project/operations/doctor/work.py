@@ -141,24 +141,28 @@ def second_factors() -> Iterator[Finding]:
 
 
 def of_secrets(name: str, sealed: Iterable[bytes]) -> Finding:
-    count, shut = opened(sealed)
-    if not shut:
-        return ok("encryption keys", f"All {count} {name} can be opened.")
-    words = f"{shut} of {count} {name} cannot be opened with the keys of this process."
-    advice = "Add the key that sealed them to ENCRYPTION_KEYS (or, where that was unset, set SECRET_KEY as it was)."
-    return fault("encryption keys", words, advice)
+    count, aged, shut = opened(sealed)
+    if shut:
+        words = f"{shut} of {count} {name} cannot be opened with the keys of this process."
+        advice = "Add the key that sealed them to ENCRYPTION_KEYS (or, where that was unset, set SECRET_KEY as it was)."
+        return fault("encryption keys", words, advice)
+    if aged:
+        words = f"All {count} {name} can be opened, {aged} of them by an older key alone."
+        return warning("encryption keys", words, "Run manage.py reseal before that key is taken away.")
+    return ok("encryption keys", f"All {count} {name} can be opened by the first key.")
 
 
-def opened(sealed: Iterable[bytes]) -> tuple[int, int]:
-    """(how many there are, how many cannot be opened)."""
-    count = shut = 0
+def opened(sealed: Iterable[bytes]) -> tuple[int, int, int]:
+    """(how many there are, how many another key than the first opens, how many none)."""
+    count = aged = shut = 0
     for each in sealed:
         count += 1
         try:
             vault.unseal(each)
+            aged += vault.is_aged(each)
         except vault.VaultError:
             shut += 1
-    return count, shut
+    return count, aged, shut
 
 
 def exports() -> Iterator[Finding]:
