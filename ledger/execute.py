@@ -183,7 +183,7 @@ class Job:
     def delete(self, wave: Sequence[Target]) -> None:
         """Ask the store for each bucket's targets, and look at what it says is gone, or does not know.
 
-        `proceed` reads the control row before each request of a call.
+        `proceed` reads the control row before each wave of a call's requests.
         """
         for bucket_id, targets in by_bucket(wave).items():
             if bucket_id != self.batch.bucket_id:

@@ -86,6 +86,7 @@ class Clients:
                 read_timeout=self._timeouts.read,
                 max_pool_connections=self._pool_size,
                 ignore_configured_endpoint_urls=True,
+                parameter_validation=False,  # of a thousand keys it takes an eighth of the call, and port.check_refs looks
                 s3={"addressing_style": bucket.addressing_style, "us_east_1_regional_endpoint": "regional"},
             ),
         )

@@ -1,7 +1,9 @@
 """Deleting exact versions: batches, what to do with each answer, and one outcome for every version.
 
-A batch that is refused as malformed is halved until the culprit stands alone; a throttled one is halved and only what
-failed is sent again. Whatever was once in doubt stays in doubt, unless a later answer acknowledges it.
+Requests go in waves, several side by side: a store works through one batch key by key, and one key at a time where it
+takes no batches. A batch that is refused as malformed is halved until the culprit stands alone. After a throttled one,
+requests are halved and go one by one, and only what failed is sent again. Whatever was once in doubt stays in doubt,
+unless a later answer acknowledges it.
 
 Sources: AWS, DeleteObjects, DeleteObject; XML 1.0, production 2 (Char).
 """
@@ -19,9 +21,11 @@ from typing import Final
 from retention.storage.answers import Verdict, account, unaccounted
 from retention.storage.client import DEADLINE_CODE, Ask, Reply
 from retention.storage.failures import Failure, FailureClass, Scope
-from retention.storage.inspecting import in_parallel, lock_state
+from retention.storage.inspecting import PARALLEL, in_parallel, lock_state
 from retention.storage.port import STOPPED_CODE, DeleteOutcome, LockState, VersionRef
 
+BATCH: Final = 125  # keys of one request; AWS would take 1,000
+WAVE: Final = PARALLEL  # requests side by side
 MAX_THROTTLES: Final = 5
 _PAUSE: Final = 0.1  # seconds after the first throttled answer; doubles
 _NO_BATCHES: Final = frozenset({"NotImplemented", "MissingContentMD5", "MethodNotAllowed"})
@@ -37,94 +41,97 @@ class Deletion:
     def __init__(self, ask: Ask, refs: Sequence[VersionRef], until: float, proceed: Callable[[], bool]) -> None:
         self._ask, self._until, self._proceed = ask, until, proceed
         self._outcomes: dict[VersionRef, DeleteOutcome] = {}
-        self._batches: deque[Sequence[VersionRef]] = deque()
-        self._singles: deque[VersionRef] = deque()
-        self._size, self._throttles = max(1, len(refs)), 0
+        self._size, self._abreast, self._throttles = max(1, min(BATCH, len(refs))), WAVE, 0
         self._halted: Failure | None = None
-        self._plan(refs)
+        batch = [ref for ref in refs if not _NOT_FOR_XML.search(ref.key)]
+        # What each request names, in their order; one version alone is a DeleteObject.
+        self._todo: deque[Sequence[VersionRef]] = deque([ref] for ref in refs if _NOT_FOR_XML.search(ref.key))
+        self._put_back(batch)
 
     def run(self) -> dict[VersionRef, DeleteOutcome]:
-        while self._batches or self._singles:
+        while self._todo:
             if self._halted is None and time.monotonic() >= self._until:
                 self._halted = Failure.of(FailureClass.TRANSIENT, DEADLINE_CODE, "not sent in time")
             if self._halted is None and not self._proceed():
                 self._halted = Failure.of(FailureClass.TRANSIENT, STOPPED_CODE, "not sent: no longer allowed")
             if self._halted is not None:
                 self._leave_the_rest(self._halted)
-            elif self._batches:
-                self._send_batch()
             else:
-                self._send_single(self._singles.popleft())
+                self._send_wave()
         self._tell_denials_apart()
         return self._outcomes
 
-    def _plan(self, refs: Sequence[VersionRef]) -> None:
-        batch = [ref for ref in refs if not _NOT_FOR_XML.search(ref.key)]
-        self._singles.extend(ref for ref in refs if _NOT_FOR_XML.search(ref.key))
-        self._put_back(batch)
-
     def _put_back(self, refs: Sequence[VersionRef]) -> None:
-        """Queue at the front, in pieces of the present size. One version alone is a DeleteObject."""
+        """Queue at the front, in pieces of the present size."""
         pieces = [refs[start : start + self._size] for start in range(0, len(refs), self._size)]
-        for piece in reversed(pieces):
-            if len(piece) == 1:
-                self._singles.appendleft(piece[0])
+        self._todo.extendleft(reversed(pieces))
+
+    def _next_wave(self) -> list[Sequence[VersionRef]]:
+        wave = list[Sequence[VersionRef]]()
+        while self._todo and len(wave) < self._abreast:
+            piece = self._todo.popleft()
+            if len(piece) <= self._size:
+                wave.append(piece)
+            else:  # it was queued before the size was halved
+                self._put_back(piece)
+        return wave
+
+    def _send_wave(self) -> None:
+        wave = self._next_wave()
+        throttled, pauses = list[VersionRef](), list[float]()
+        for piece, reply in zip(wave, in_parallel(self._send, wave), strict=True):
+            if reply.failure is not None:
+                again = self._refused(piece, reply, reply.failure)
+            elif len(piece) == 1:
+                again = self._settle_items({piece[0]: _verdict_of_single(piece[0], reply)}, reply)
             else:
-                self._batches.appendleft(piece)
+                again = self._settle_items(account(piece, reply.data), reply)
+            throttled += again
+            if again and reply.failure is not None and reply.failure.retry_after is not None:
+                pauses.append(reply.failure.retry_after)
+        if throttled:
+            self._slow_down(throttled, max(pauses, default=None))
 
-    def _send_batch(self) -> None:
-        batch = self._batches.popleft()
-        if len(batch) > self._size:
-            self._put_back(batch)
-            return
-        items = [{"Key": ref.key, "VersionId": ref.version_id} for ref in batch]
-        reply = self._ask("delete_objects", self._until, Delete={"Objects": items, "Quiet": False})
-        if reply.failure is None:
-            self._settle_items(account(batch, reply.data), reply)
-        elif reply.failure.kind is FailureClass.MALFORMED_REQUEST:
-            self._isolate(batch, reply, reply.failure)
-        else:
-            self._refused(batch, reply, reply.failure)
+    def _send(self, piece: Sequence[VersionRef]) -> Reply:
+        if len(piece) == 1:
+            return self._ask("delete_object", self._until, Key=piece[0].key, VersionId=piece[0].version_id)
+        items = [{"Key": ref.key, "VersionId": ref.version_id} for ref in piece]
+        return self._ask("delete_objects", self._until, Delete={"Objects": items, "Quiet": False})
 
-    def _send_single(self, ref: VersionRef) -> None:
-        reply = self._ask("delete_object", self._until, Key=ref.key, VersionId=ref.version_id)
-        if reply.failure is None:
-            self._settle(ref, _verdict_of_single(ref, reply), reply)
-        else:
-            self._refused([ref], reply, reply.failure)
-
-    def _settle_items(self, verdicts: dict[VersionRef, Verdict], reply: Reply) -> None:
-        throttled: list[VersionRef] = []
+    def _settle_items(self, verdicts: dict[VersionRef, Verdict], reply: Reply) -> list[VersionRef]:
+        """What a request that was answered says of each of its versions; returns those that were throttled."""
+        throttled = list[VersionRef]()
         for ref, verdict in verdicts.items():
             self._settle(ref, verdict, reply)
             if verdict is None:
                 continue
             if verdict.kind is FailureClass.THROTTLED:
                 throttled.append(ref)
-            elif verdict.kind is FailureClass.MALFORMED_REQUEST:
-                self._singles.append(ref)
-        if throttled:
-            self._slow_down(throttled, None)
+            elif verdict.kind is FailureClass.MALFORMED_REQUEST and len(verdicts) > 1:
+                self._todo.append([ref])
+        return throttled
 
-    def _refused(self, refs: Sequence[VersionRef], reply: Reply, failure: Failure) -> None:
-        """The request failed as a whole."""
+    def _refused(self, refs: Sequence[VersionRef], reply: Reply, failure: Failure) -> Sequence[VersionRef]:
+        """The request failed as a whole; returns what of it was throttled: all, or nothing."""
+        if failure.kind is FailureClass.MALFORMED_REQUEST and len(refs) > 1:
+            self._isolate(refs, reply, failure)
+            return ()
         if failure.kind is FailureClass.PERMISSION and len(refs) > 1:
             failure = replace(failure, scope=Scope.BUCKET)  # locks are answered key by key, by every store measured
         for ref in refs:
             self._settle(ref, failure, reply)
         if failure.kind is FailureClass.THROTTLED:
-            self._slow_down(refs, failure.retry_after)
-        elif failure.scope in (Scope.WORKER, Scope.BUCKET) or (
-            failure.kind is FailureClass.TRANSIENT and not reply.sent
-        ):
+            return refs
+        if failure.scope in (Scope.WORKER, Scope.BUCKET) or (failure.kind is FailureClass.TRANSIENT and not reply.sent):
             self._halted = replace(failure, ambiguous=False)
+        return ()
 
     def _isolate(self, batch: Sequence[VersionRef], reply: Reply, failure: Failure) -> None:
         """Nothing was executed, for a store parses a batch before it starts; but one item has spoilt it for all."""
         for ref in batch:
             self._settle(ref, failure, reply)
         if failure.code in _NO_BATCHES or failure.http_status == 501:
-            self._singles.extend(batch)
+            self._todo.extend([ref] for ref in batch)
             return
         half = len(batch) // 2
         for part in (batch[half:], batch[:half]):
@@ -133,20 +140,19 @@ class Deletion:
     def _slow_down(self, refs: Sequence[VersionRef], retry_after: float | None) -> None:
         self._throttles += 1
         pause = retry_after if retry_after is not None else _PAUSE * 2 ** (self._throttles - 1)
-        if self._throttles > MAX_THROTTLES or time.monotonic() + pause >= self._until:
+        if self._halted is None and (self._throttles > MAX_THROTTLES or time.monotonic() + pause >= self._until):
             self._halted = Failure.of(FailureClass.THROTTLED, "SlowDown", "not sent: throttled")
-            return
-        time.sleep(pause)
-        self._size = max(1, self._size // 2)
-        self._put_back(refs)
+        if self._halted is None:
+            time.sleep(pause)
+            self._size, self._abreast = max(1, self._size // 2), 1
+            self._put_back(refs)
 
     def _leave_the_rest(self, failure: Failure) -> None:
-        for ref in (*chain.from_iterable(self._batches), *self._singles):
+        for ref in chain.from_iterable(self._todo):
             before = self._outcomes.get(ref)
             if before is None or before.failure is None or before.failure.kind is FailureClass.MALFORMED_REQUEST:
                 self._fail(ref, failure, sent=False)
-        self._batches.clear()
-        self._singles.clear()
+        self._todo.clear()
 
     def _settle(self, ref: VersionRef, verdict: Verdict, reply: Reply) -> None:
         if verdict is None:

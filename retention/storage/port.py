@@ -212,8 +212,8 @@ class ObjectStore(Protocol):
     ) -> dict[VersionRef, DeleteOutcome]:
         """Ask for the removal of up to 1,000 exact versions: each ref is accounted for exactly once.
 
-        `proceed` is asked before each request of the several that a call may need; once it says no, nothing more is
-        sent, and what was not sent is reported so (`STOPPED_CODE`).
+        Requests may go several side by side. `proceed` is asked before each such wave, in the caller's thread; once it
+        says no, nothing more is sent, and what was not sent is reported so (`STOPPED_CODE`).
 
         Returns by the deadline (name resolution, which has no time limit, apart); what is then open is reported as
         ambiguous, and nothing is sent afterwards. Never raises for trouble of the store; raises `InvalidRefs`.

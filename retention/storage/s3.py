@@ -36,7 +36,7 @@ _VERSIONING: Final[dict[str | None, Versioning]] = {"Enabled": "enabled", "Suspe
 class S3Store:
     """An `ObjectStore` over boto3. One is enough for a process; threads and forked children may share it."""
 
-    def __init__(self, timeouts: Timeouts | None = None, *, pool_size: int = 16) -> None:
+    def __init__(self, timeouts: Timeouts | None = None, *, pool_size: int = 32) -> None:
         self._timeouts = timeouts or Timeouts()
         self._clients = Clients(self._timeouts, pool_size)
 

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from retention.storage import BucketRef, DeleteOutcome, FailureClass, Presence, StorageError, VersionRef
+from retention.storage import BucketRef, DeleteOutcome, FailureClass, Presence, StorageError, VersionRef, deletes
 from retention.storage.client import Timeouts
 from retention.storage.s3 import S3Store
 from tests.servers import REGION
@@ -51,7 +51,10 @@ def test_a_batch_ends_at_its_deadline(fake: FakeS3, fake_bucket: BucketRef, stor
     assert len(fake.requests) == 1  # and nothing follows
 
 
-def test_what_was_not_sent_in_time_is_not_in_doubt(fake: FakeS3, fake_bucket: BucketRef, store: S3Store) -> None:
+def test_what_was_not_sent_in_time_is_not_in_doubt(
+    fake: FakeS3, fake_bucket: BucketRef, store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "WAVE", 1)
     singles = [VersionRef(f"\x01{number}", "v") for number in range(3)]
     fake.respond = lambda request: HANG if request.key == "\x011" else all_deleted(request)
     outcomes = store.delete_versions(fake_bucket, singles, deadline_seconds=DEADLINE)
@@ -166,12 +169,12 @@ def test_a_deadline_holds_over_tls(tls_fake: FakeS3, answer: Answer) -> None:
 
 
 def test_a_large_batch_passes_over_tls(tls_fake: FakeS3) -> None:
-    """A thousand keys of a thousand bytes are many writes."""
+    """Keys of a thousand bytes are many writes."""
     refs = [VersionRef(f"{'k' * 996}{number:04d}", "v" * 32) for number in range(1000)]
     bucket = BucketRef("b", tls_fake.endpoint_url, REGION, "path")
     outcomes = S3Store().delete_versions(bucket, refs, deadline_seconds=30)
     assert all(outcome.acknowledged for outcome in outcomes.values())
-    assert len(tls_fake.requests) == 1
+    assert len(tls_fake.requests) == 8
 
 
 def _self_signed() -> bytes:

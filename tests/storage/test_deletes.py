@@ -1,5 +1,6 @@
 """Deletions against a scripted store that gives AWS's recorded answers."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ KIND = FailureClass
 ONE = [VersionRef("k", "v")]
 TWO = [VersionRef("k", "v"), VersionRef("l", "w")]
 MANY = [VersionRef(f"k{number:03d}", f"v{number}") for number in range(64)]
+WAVES = [VersionRef(f"k{number:03d}", "v") for number in range(8 * deletes.WAVE + 8)]  # by `eights`, one and a request
 TRUNCATED = f'{HEAD}<DeleteResult xmlns="{NAMESPACE}"><Deleted><Key>k</Key><VersionId>v</Vers'
 ERROR_IN_200 = f"{HEAD}<Error><Code>InternalError</Code><Message>m</Message></Error>"
 SLOW_IN_200 = f"{HEAD}<Error><Code>SlowDown</Code><Message>m</Message></Error>"
@@ -32,6 +34,11 @@ LOCK_MESSAGE = "Access Denied because object protected by object lock."
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletes, "_PAUSE", 0.001)
+
+
+@pytest.fixture
+def eights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletes, "BATCH", 8)
 
 
 Delete = Callable[..., dict[VersionRef, DeleteOutcome]]
@@ -262,7 +269,7 @@ def test_a_denied_batch_is_a_matter_of_the_bucket(fake: FakeS3, delete: Delete) 
 def test_a_key_that_xml_cannot_carry_goes_alone(fake: FakeS3, delete: Delete, key: str) -> None:
     odd = VersionRef(key, "odd")
     assert all(outcome.acknowledged for outcome in delete([odd, *TWO]).values())
-    batch, single = fake.requests
+    single, batch = sorted(fake.requests, key=lambda request: request.method)
     assert (batch.method, len(batch.items), batch.well_formed) == ("POST", 2, True)
     assert (single.method, single.key, single.query["versionId"]) == ("DELETE", key, "odd")
 
@@ -364,21 +371,30 @@ def test_a_throttled_request_is_halved(fake: FakeS3, delete: Delete) -> None:
     assert sizes(fake) == [64, 32, 16, 16, 16, 16]
 
 
+def all_slow(request: Request) -> Answer:
+    slow = [{"Key": k, "VersionId": v, "Code": "SlowDown", "Message": "m"} for k, v in request.items]
+    return delete_result([], slow)
+
+
 def test_throttling_without_end_is_reported(fake: FakeS3, delete: Delete) -> None:
-    odd = VersionRef("\x01", "v")
+    fake.respond = all_slow
+    outcomes = delete(MANY)
+    assert only_failure(outcomes).kind is KIND.THROTTLED
+    assert not only_failure(outcomes).ambiguous
+    assert all(outcome.sent for outcome in outcomes.values())
+    assert sizes(fake) == [64, 32, 16, 8, 4, 2]
 
-    def respond(request: Request) -> Answer:
-        return delete_result(
-            [], [{"Key": k, "VersionId": v, "Code": "SlowDown", "Message": "m"} for k, v in request.items]
-        )
 
-    fake.respond = respond
-    outcomes = delete([*MANY, odd])
+def test_what_a_throttled_wave_leaves_is_not_sent(
+    fake: FakeS3, delete: Delete, eights: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "MAX_THROTTLES", 0)
+    fake.respond = all_slow
+    outcomes = delete(WAVES)
+    assert [outcomes[ref].sent for ref in (WAVES[0], WAVES[-9], WAVES[-1])] == [
+        True, True, False
+    ]  # fmt: skip
     assert {outcome.failure.kind for outcome in outcomes.values() if outcome.failure} == {KIND.THROTTLED}
-    assert not any(outcome.failure.ambiguous for outcome in outcomes.values() if outcome.failure)
-    assert all(outcomes[ref].sent for ref in MANY[:2])
-    assert not outcomes[odd].sent
-    assert len(fake.requests) == 1 + deletes.MAX_THROTTLES
 
 
 def test_throttling_is_not_waited_out_beyond_the_deadline(fake: FakeS3, delete: Delete) -> None:
@@ -409,10 +425,44 @@ def test_doubt_once_raised_stays(fake: FakeS3, delete: Delete) -> None:
 
 
 @pytest.mark.parametrize("answer", [error("ExpiredToken", 400), error("NoSuchBucket", 404)])
-def test_nothing_more_is_sent_when_the_next_must_fail_too(fake: FakeS3, delete: Delete, answer: Answer) -> None:
+def test_nothing_more_is_sent_when_the_next_must_fail_too(
+    fake: FakeS3, delete: Delete, eights: None, answer: Answer
+) -> None:
     fake.respond = lambda _: answer
     odd = [VersionRef("\x01", "v"), VersionRef("\x02", "v")]
-    outcomes = delete([*TWO, *odd])
-    assert len(fake.requests) == 1
-    assert [outcomes[ref].sent for ref in (*TWO, *odd)] == [True, True, False, False]
+    outcomes = delete([*WAVES, *odd])
+    assert len(fake.requests) == deletes.WAVE
+    assert [outcomes[ref].sent for ref in (*WAVES[:2], WAVES[-1], *odd)] == [True, True, False, False, False]
     assert not any(outcome.acknowledged for outcome in outcomes.values())
+
+
+# Waves.
+
+
+def test_requests_of_a_wave_are_on_their_way_together(fake: FakeS3, delete: Delete, eights: None) -> None:
+    together = threading.Barrier(deletes.WAVE)
+
+    def respond(request: Request) -> Answer:
+        together.wait(timeout=10)
+        return all_deleted(request)
+
+    fake.respond = respond
+    refs = WAVES[:-8]
+    assert all(outcome.acknowledged for outcome in delete(refs).values())
+    assert sizes(fake) == [8] * deletes.WAVE
+
+
+def test_the_caller_is_asked_before_each_wave_and_what_it_forbids_is_not_sent(
+    fake: FakeS3, store: S3Store, fake_bucket: BucketRef, eights: None
+) -> None:
+    asked = list[int]()
+
+    def proceed() -> bool:
+        asked.append(len(fake.requests))
+        return len(asked) == 1
+
+    outcomes = store.delete_versions(fake_bucket, WAVES, deadline_seconds=10, proceed=proceed)
+    assert asked == [0, deletes.WAVE]
+    said = [outcomes[ref].failure for ref in WAVES if not outcomes[ref].sent]
+    assert {failure.code for failure in said if failure} == {"Stopped"}
+    assert len(said) == 8
