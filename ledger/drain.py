@@ -26,6 +26,7 @@ SLOTS: Final = 10  # drains at a time in one bucket
 LOCK_CLASS: Final = 0x44524E00  # first key of the two-part advisory locks of a bucket's slots; the slot is added
 SETTLE_AGAIN: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; within the lease
 SOON: Final = 4.0  # seconds
+OBJECTS: Final = 50_000  # between two rounds of the collector
 
 log = structlog.get_logger(__name__)
 
@@ -122,9 +123,12 @@ def step(bucket_id: int, done: Drained, stores: Stores, idle: set[int]) -> bool:
 
 @cache
 def keep_what_is_loaded() -> None:
-    """Take what the process has loaded out of the collector's rounds: a batch sets off some, 50 ms each."""
+    """Take what the process has loaded out of the collector's rounds, of which a batch sets off some, 50 ms each; and have
+    fewer of them, since a batch makes tens of thousands of objects and drops them all.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(OBJECTS)
 
 
 def settle_surely(batch: Batch, verdicts: Sequence[Verdict]) -> Settled:

@@ -15,7 +15,7 @@ import structlog
 from django.db import connection, transaction
 
 from cleanup_project.base import sqlfiles
-from cleanup_project.base.arrays import array
+from cleanup_project.base.arrays import array, copy_in
 from cleanup_project.base.canonical import Written
 from ledger import notices, outcomes
 from ledger.batch import Batch, Target
@@ -25,11 +25,13 @@ from ledger.states import CommandState
 from retention.models import Bucket
 from webhooks.outbox import Notice, ObjectName, emit, event_id
 
-RECEIPTS: Final = (
-    "COPY ledger_receipt (command_id, command_key, tenant_id, run_id, policy_id, bucket_id, outcome, event_id, target_count, "
-    "bytes, body, digest, issued_at) FROM STDIN"
-)
-LOCATORS: Final = "COPY ledger_receiptlocator (command_id, ordinal, bucket, key, version_id) FROM STDIN"
+# What settling copies in, and the types of its columns.
+RECEIPTS: Final = {
+    "command_id": "int8", "command_key": "varchar", "tenant_id": "int8", "run_id": "int8", "policy_id": "int8",
+    "bucket_id": "int8", "outcome": "varchar", "event_id": "varchar", "target_count": "int4", "bytes": "int8",
+    "body": "bytea", "digest": "bytea", "issued_at": "timestamptz",
+}  # fmt: skip
+LOCATORS: Final = {"command_id": "int8", "ordinal": "int4", "bucket": "varchar", "key": "text", "version_id": "text"}
 
 LATE: Final = ("id", "token", "late", "cycle", "outcome", "charged", "failure_class", "detail")  # sql/late.sql
 
@@ -89,28 +91,24 @@ def confirm(batch: Batch, gone: Sequence[Verdict], now: datetime, before: Sequen
     """
     buckets = dict(Bucket.objects.values_list("pk", "name"))
     issuer = Issuer(batch.tenant_id, now, batch.worker, [each.command for each in gone], buckets)
+    told_as = [event_id(EVENT, each.command.key) for each in gone]
     with ThreadPoolExecutor(1) as beside:  # while the database writes, of which receipts and notices say nothing
-        making = beside.submit(make, issuer, gone)
-        write_gone(batch, gone, now)
+        making = beside.submit(make, issuer, gone, told_as)
+        write_gone(batch, gone, told_as, now)
         issued, told = making.result()
     emit(issuer.tenant, [*before, *told], at=now)
     write_receipts(batch, issued, issuer, now)
     outcomes.tally(gone)
 
 
-def make(issuer: Issuer, gone: Sequence[Verdict]) -> tuple[list[Issued], list[Notice]]:
-    """The receipts, and the notices that tell of them; asks the database nothing."""
-    issued = [issuer.issue(each, told_as(each)) for each in gone]
+def make(issuer: Issuer, gone: Sequence[Verdict], told_as: Sequence[str]) -> tuple[list[Issued], list[Notice]]:
+    """The receipts, and the notices that tell of them under these ids; asks the database nothing."""
+    issued = [issuer.issue(each, told) for each, told in zip(gone, told_as, strict=True)]
     return issued, [notice(each, issuer) for each in issued]
 
 
-def told_as(verdict: Verdict) -> str:
-    """The id of the event."""
-    return event_id(EVENT, verdict.command.key, "")
-
-
-def write_gone(batch: Batch, gone: Sequence[Verdict], now: datetime) -> None:
-    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, now))
+def write_gone(batch: Batch, gone: Sequence[Verdict], told_as: Sequence[str], now: datetime) -> None:
+    sqlfiles.rows(sqlfiles.read(__file__, "settle.sql"), columns(batch, gone, told_as, now))
 
 
 def notice(issued: Issued, issuer: Issuer) -> Notice:
@@ -131,7 +129,7 @@ def notice(issued: Issued, issuer: Issuer) -> Notice:
     )  # fmt: skip
 
 
-def columns(batch: Batch, gone: Sequence[Verdict], now: datetime) -> dict[str, Any]:
+def columns(batch: Batch, gone: Sequence[Verdict], told_as: Sequence[str], now: datetime) -> dict[str, Any]:
     """The parameters of `sql/settle.sql`. Of the targets, those whose absence this claim saw: text, not a datetime."""
     targets = [target for each in gone for target in each.command.targets]
     seen = [target for target in targets if isinstance(target.gone_at, str)]
@@ -140,7 +138,7 @@ def columns(batch: Batch, gone: Sequence[Verdict], now: datetime) -> dict[str, A
         "token": array(each.command.token for each in gone),
         "cycle": array(each.command.cycle for each in gone),
         "outcome": array(str(each.outcome) for each in gone),
-        "event_id": array(told_as(each) for each in gone),
+        "event_id": array(told_as),
         "versions": array(target.object_version_id for target in targets),
         "target": array(target.id for target in seen),
         "gone_at": array(str(target.gone_at) for target in seen),
@@ -170,20 +168,22 @@ def note_partly_gone(verdicts: Sequence[Verdict]) -> None:
 
 def write_receipts(batch: Batch, issued: Sequence[Issued], issuer: Issuer, now: datetime) -> None:
     """Copy the receipts in, and apart from them the clear names behind their commitments."""
+    receipts = (
+        (
+            each.command.id, each.command.key, batch.tenant_id, each.command.run_id, each.command.policy_id, batch.bucket_id,
+            each.outcome, each.event_id, len(each.command.targets), sum(target.size for target in each.command.targets),
+            each.body, each.digest, now,
+        )
+        for each in issued
+    )  # fmt: skip
+    locators = (
+        (each.command.id, target.ordinal, issuer.buckets[target.bucket_id], target.ref.key, target.ref.version_id)
+        for each in issued
+        for target in each.command.targets
+    )
     with connection.cursor() as cursor:
-        with cursor.copy(RECEIPTS) as copy:
-            for each in issued:
-                command, targets = each.command, each.command.targets
-                copy.write_row((
-                    command.id, command.key, batch.tenant_id, command.run_id, command.policy_id, batch.bucket_id,
-                    each.outcome, each.event_id, len(targets), sum(target.size for target in targets), each.body,
-                    each.digest, now,
-                ))  # fmt: skip
-        with cursor.copy(LOCATORS) as copy:
-            for each in issued:
-                for target in each.command.targets:
-                    name = (issuer.buckets[target.bucket_id], target.ref.key, target.ref.version_id)
-                    copy.write_row((each.command.id, target.ordinal, *name))
+        copy_in(cursor, "ledger_receipt", RECEIPTS, receipts)
+        copy_in(cursor, "ledger_receiptlocator", LOCATORS, locators)
 
 
 def record_late(batch: Batch, late: Sequence[Verdict]) -> list[Verdict]:

@@ -482,7 +482,7 @@ class Migration(migrations.Migration):
                 ('claimed_at', models.DateTimeField()),
                 ('settled_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('worker', models.CharField(max_length=100)),
-                ('command', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='tries', to='ledger.cleanupcommand')),
+                ('command', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='tries', to='ledger.cleanupcommand')),
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('outcome__in', ['failed', 'ambiguous']), _negated=True), models.Q(('failure_class', ''), _negated=True), _connector='OR'), name='attempt_classified')],

@@ -41,7 +41,9 @@ class Attempt(models.Model):
         LEASE_LOST = "lease_lost", "lease lost"
 
     pk = models.CompositePrimaryKey("command_id", "token", "late")
-    command = models.ForeignKey(CleanupCommand, on_delete=models.PROTECT, db_index=False, related_name="tries")
+    command = models.ForeignKey(
+        CleanupCommand, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="tries"
+    )
     token = models.BigIntegerField()
     late = models.BooleanField(default=False, db_default=False)
     cycle = models.PositiveSmallIntegerField()

@@ -5,6 +5,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
+import django.db.models.functions.text
 import django.db.models.lookups
 from django.conf import settings
 from django.db import migrations, models
@@ -184,7 +185,7 @@ class Migration(migrations.Migration):
                 'constraints': [
                     models.UniqueConstraint(fields=('bucket', 'key', 'version_id', 'incarnation'), name='object_version_identity'),
                     models.CheckConstraint(condition=models.Q(models.Q(('key', ''), _negated=True), models.Q(('version_id', ''), _negated=True)), name='object_version_named'),
-                    models.CheckConstraint(condition=models.Q(('asset__regex', '^[!-$&-9;-~]{1,200}$')), name='object_version_asset'),
+                    models.CheckConstraint(condition=models.Q(django.db.models.lookups.LessThanOrEqual(django.db.models.functions.text.Length('asset'), 200), ('asset__regex', '^[!-$&-9;-~]+$')), name='object_version_asset'),
                     models.CheckConstraint(condition=models.Q(models.Q(('gone_at', None), ('gone_reason', '')), models.Q(('gone_at__isnull', False), models.Q(('gone_reason', ''), _negated=True)), _connector='OR'), name='object_version_gone'),
                     models.CheckConstraint(condition=models.Q(models.Q(('original_key', ''), ('role', 'original'), ('standalone', True)), models.Q(('role', 'derivative'), models.Q(('original_key', ''), _negated=True), ('original_bucket__isnull', False)), _connector='OR'), name='object_version_coupled'),
                     models.CheckConstraint(condition=models.Q(('size__gte', 0)), name='object_version_size'),

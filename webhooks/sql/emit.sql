@@ -1,7 +1,7 @@
 -- Events and the deliveries that they owe, in one statement: an event is settled at once exactly if it owes none.
--- Parameters: tenant text, at timestamptz, types text[] (each once), and for each notice in order: facts json [[event_id, type,
--- subject, name, occurrence, command_key, lane, sequence, schema_version], …], bodies bytea[], digests bytea[]; of those that
--- somebody may want with object keys: detailed_ids text[], detailed bytea[]. Returns each event, and whether it is owed.
+-- Parameters: tenant text, at timestamptz, types text[] (each once), and for each notice in order: facts json [{event_id, type,
+-- subject, name, occurrence, command_key, lane, sequence, version}, …], bodies bytea[], digests bytea[]; of those that somebody
+-- may want with object keys: detailed_ids text[], detailed bytea[]. Returns each event, and whether it is owed.
 WITH subscription AS MATERIALIZED (
     SELECT t.type, e.id AS endpoint_id, e.include_keys
     FROM unnest(%(types)b::text[]) AS t (type)
@@ -14,12 +14,15 @@ event AS (
         body_sha256, emitted_at, settled_at
     )
     SELECT
-        f ->> 0, %(tenant)b, f ->> 1, f ->> 2, f ->> 3, f ->> 4, f ->> 5, (f ->> 6)::bigint, (f ->> 7)::bigint,
-        (f ->> 8)::smallint, body, digest, %(at)b,
-        CASE WHEN f ->> 1 IN (SELECT type FROM subscription) THEN NULL ELSE now() END
+        event_id, %(tenant)b, type, subject, name, occurrence, command_key, lane, sequence, version, body, digest, %(at)b,
+        CASE WHEN type IN (SELECT type FROM subscription) THEN NULL ELSE now() END
     FROM ROWS FROM (
-        json_array_elements(%(facts)b::text::json), unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
-    ) AS notice (f, body, digest)
+        json_to_recordset(%(facts)b::text::json) AS (
+            event_id text, type text, subject text, name text, occurrence text, command_key text, lane bigint,
+            sequence bigint, version smallint
+        ),
+        unnest(%(bodies)b::bytea[]), unnest(%(digests)b::bytea[])
+    ) AS notice (event_id, type, subject, name, occurrence, command_key, lane, sequence, version, body, digest)
     RETURNING id, event_id, type, lane_id, sequence, settled_at
 ),
 detailed AS (

@@ -1,15 +1,17 @@
 """The plain loop that `bench ledger` is compared with: claim, then write the rows that the ledger writes."""
 
 import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
 from django.db import connection, transaction
 
 from cleanup_project.base import clock
-from cleanup_project.base.arrays import array
+from cleanup_project.base.arrays import array, copy_in
 from ledger.settle import LOCATORS, RECEIPTS
-from webhooks.outbox import Notice, emit
+from webhooks.outbox import Emitted, Notice, emit
 
 BATCH: Final = 1000
 BODY: Final = 1150  # bytes of a receipt's body, as ours are
@@ -83,13 +85,12 @@ def record(tenant_id: int, rows: list[Any], targets: list[Any]) -> None:
         }
         for statement in WRITES:
             cursor.execute(statement, parameters)
-        with cursor.copy(RECEIPTS) as copy:
-            for row, event in zip(rows, events, strict=True):
-                body = json.dumps({"command_key": row[1]}).encode().ljust(BODY)
-                digest = sha256(body).digest()
-                copy.write_row(
-                    (row[0], row[1], tenant_id, *row[3:], "deleted", event.event_id, 1, 1048576, body, digest, at)
-                )
-        with cursor.copy(LOCATORS) as copy:
-            for target in targets:
-                copy.write_row((target[0], 1, "plain", target[1], target[2]))
+        copy_in(cursor, "ledger_receipt", RECEIPTS, receipts(tenant_id, rows, events, at))
+        copy_in(cursor, "ledger_receiptlocator", LOCATORS, ((each[0], 1, "plain", *each[1:3]) for each in targets))
+
+
+def receipts(tenant_id: int, rows: Sequence[Any], events: Sequence[Emitted], at: datetime) -> Iterator[tuple[Any, ...]]:
+    for row, event in zip(rows, events, strict=True):
+        body = json.dumps({"command_key": row[1]}).encode().ljust(BODY)
+        digest = sha256(body).digest()
+        yield row[0], row[1], tenant_id, *row[3:], "deleted", event.event_id, 1, 1048576, body, digest, at
