@@ -119,7 +119,7 @@ def run(*, commands: int = 1_000_000, receipts: int = 1_000_000, looks: int = 15
     with scratch_database(), override_settings(MFA_REQUIRED=False, METRICS_TOKEN=TOKEN):
         client = signed_in()
         small = timed(client, fragment, looks)
-        build(1000)
+        build(1000, ["plain", "drained"])
         fill(commands, receipts)
         large = timed(client, fragment, looks)
         details = {

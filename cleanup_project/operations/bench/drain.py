@@ -36,7 +36,7 @@ DRAINS: Final = 4
 CONTENDERS: Final = ("ours", "s5cmd", "boto3", "tasks")
 
 
-def run(*, objects: int = 4000) -> Result:
+def run(*, objects: int = 16_000) -> Result:
     """`value` and `ratio` compare the drain, with evidence, receipts and events, with s5cmd."""
     with scratch_database(), servers.credentials(), servers.any_store() as (server, endpoint_url):
         for name in CONTENDERS:

@@ -1,16 +1,20 @@
 """`bench ledger`: commands a second from claim to receipt, with a store that answers at once.
 
 The baseline writes the same rows into the same tables with plain batched SQL: no lease tokens that are compared, no holds
-that are looked at, no control row, no evidence.
+that are looked at, no control row, no evidence. Both take turns, each after a checkpoint; then two of either run side by
+side, each in a process of its own, as workers do.
 """
 
+import multiprocessing
+import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, cast
 
-from django.db import connection
+from django.db import connection, connections
 
 from cleanup_project.base.models import User
 from cleanup_project.operations.bench import Result, peak_memory_mb, scratch_database, world
@@ -26,6 +30,7 @@ from retention.models import Bucket, Tenant
 from retention.storage import BucketRef, DeleteOutcome, Inspection, ObjectStore, Presence, VersionRef
 from webhooks.models import Delivery, Endpoint
 
+PROCESSES: Final = 2  # side by side
 OLD: Final = "now() - interval '60 days' - n * interval '1 s'"
 
 # What is timed, in its order; indented: a part of the one before. The numbers are those of the protocol's rules.
@@ -71,19 +76,29 @@ class Instant:
         return dict.fromkeys(refs, DeleteOutcome.acknowledge("instant"))
 
 
-def run(*, commands: int = 50_000) -> Result:
-    """Drain `commands` commands, and write as many with the plain loop, in one scratch database."""
+def run(*, commands: int = 20_000, rounds: int = 3) -> Result:
+    """`value` and `ratio` compare the medians of one drain and one loop, each over `commands` commands a round."""
+    alone = [(f"plain-{each}", f"drained-{each}") for each in range(rounds)]
+    together = ("plain-together", "drained-together")
     with scratch_database():
-        tenant, plain, drained = build(commands)
-        baseline = commands / timed(lambda: floor(tenant.pk, plain.pk))
+        tenant, buckets = build(commands, [name for pair in (*alone, together) for name in pair])
+        draining.keep_what_is_loaded()  # as a worker has, before its first command
         spent: Counter[str] = Counter()
         before = peak_memory_mb()
-        with steps_timed(spent):
-            seconds = timed(lambda: drain_all(drained.pk, commands))
+        measured = list[tuple[float, float]]()
+        for plain, drained in alone:
+            loop = rate(commands, partial(floor, tenant.pk, buckets[plain]))
+            with steps_timed(spent):
+                measured.append((loop, rate(commands, partial(drain_all, buckets[drained], commands))))
+        grown = peak_memory_mb() - before
+        loops, drains = (
+            rate(commands, partial(side_by_side, act))
+            for act in (partial(floor, tenant.pk, buckets[together[0]]), partial(drain_some, buckets[together[1]]))
+        )
         receipts = Receipt.objects.count()
-        if receipts != 2 * commands or Delivery.objects.count() != receipts:
-            raise RuntimeError(f"{receipts} receipts of {2 * commands} commands")
-    value = commands / seconds
+        if receipts != commands * len(buckets) or Delivery.objects.count() != receipts:
+            raise RuntimeError(f"{receipts} receipts of {commands * len(buckets)} commands")
+    baseline, value = (statistics.median(each) for each in zip(*measured, strict=True))
     return Result(
         name="ledger",
         value=round(value),
@@ -93,17 +108,24 @@ def run(*, commands: int = 50_000) -> Result:
         ratio=round(value / baseline, 3),
         details={
             "commands": commands,
-            "milliseconds_per_1000": {name: round(spent[name] / 1000 / commands, 2) for name in STEPS},
-            "peak_memory_growth_mb": round(peak_memory_mb() - before, 1),
+            "rounds": [{"plain": round(theirs), "ours": round(own)} for theirs, own in measured],
+            "side_by_side": {
+                "processes": PROCESSES,
+                "plain": round(loops),
+                "ours": round(drains),
+                "ratio": round(drains / loops, 3),
+            },
+            "milliseconds_per_1000": {name: round(spent[name] / 1000 / commands / rounds, 2) for name in STEPS},
+            "peak_memory_growth_mb": round(grown, 1),
         },
     )
 
 
-def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
-    """Two buckets with `commands` published commands each, and one endpoint that every event is owed to."""
+def build(commands: int, names: Sequence[str]) -> tuple[Tenant, dict[str, int]]:
+    """Buckets, by name, with `commands` published commands each, and one endpoint that every event is owed to."""
     author, approver = world.people()
     tenant = Tenant.objects.create(code="bench", name="Benchmark", shortening_delay_hours=0)
-    buckets = [Bucket.objects.create(name=name, keys_per_second=10_000_000) for name in ("plain", "drained")]
+    buckets = [Bucket.objects.create(name=name, keys_per_second=10_000_000) for name in names]
     Endpoint.objects.create(
         tenant=tenant.code, name="bench", url="https://example.org/", event_types=["media.deleted"], created_by=author
     )
@@ -118,7 +140,7 @@ def build(commands: int) -> tuple[Tenant, Bucket, Bucket]:
         publish_all(tenant, bucket)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-    return tenant, buckets[0], buckets[1]
+    return tenant, {bucket.name: bucket.pk for bucket in buckets}
 
 
 def enforce(tenant: Tenant, bucket: Bucket, author: User, approver: User) -> None:
@@ -138,13 +160,37 @@ def publish_all(tenant: Tenant, bucket: Bucket) -> None:
         publish.AHEAD = ahead
 
 
-def drain_all(bucket_id: int, commands: int) -> Drained:
-    store = cast(ObjectStore, Instant())
-    done = draining.drain(bucket_id, budget_seconds=3600, stores=lambda _ref: store)
+def drain_all(bucket_id: int, commands: int) -> None:
+    done = drain_some(bucket_id)
     if done.gone != commands:
         left = CleanupCommand.objects.filter(bucket_id=bucket_id, state="ready").count()
         raise RuntimeError(f"{done.gone} of {commands} commands done, {left} left: {done}")
-    return done
+
+
+def drain_some(bucket_id: int) -> Drained:
+    store = cast(ObjectStore, Instant())
+    return draining.drain(bucket_id, budget_seconds=3600, stores=lambda _ref: store)
+
+
+def side_by_side(act: Callable[[], object]) -> None:
+    """The same in several processes at once, forked as those of django-q2 are."""
+    connections.close_all()
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=act) for _ in range(PROCESSES)]
+    for each in processes:
+        each.start()
+    for each in processes:
+        each.join()
+    ended = [each.exitcode for each in processes]
+    if any(ended):
+        raise RuntimeError(f"processes ended with {ended}")
+
+
+def rate(commands: int, act: Callable[[], object]) -> float:
+    """Commands a second. Begins after a checkpoint, which would fall upon one side alone."""
+    with connection.cursor() as cursor:
+        cursor.execute("CHECKPOINT")
+    return commands / timed(act)
 
 
 def timed(act: Callable[[], object]) -> float:

@@ -30,9 +30,10 @@ class Command(BaseCommand):
         synced = names.add_parser("sync", help="Recording a bucket's listing, against listing it.")
         synced.add_argument("--versions", type=int, default=5000, help="Versions in the bucket, default 5,000.")
         drained = names.add_parser("ledger", help="From claim to receipt, against plain batched SQL.")
-        drained.add_argument("--commands", type=int, default=50_000, help="Commands of each side, default 50,000.")
+        drained.add_argument("--commands", type=int, default=20_000, help="Commands of a side's round, default 20,000.")
+        drained.add_argument("--rounds", type=int, default=3, help="Rounds of both, default 3.")
         emptied = names.add_parser("drain", help="Emptying a bucket of a real server, against s5cmd and others.")
-        emptied.add_argument("--objects", type=int, default=4000, help="Objects for each contender, default 4,000.")
+        emptied.add_argument("--objects", type=int, default=16_000, help="Objects for each contender, default 16,000.")
         placed = names.add_parser("hold", help="Placing a hold over N objects, and a drain beside it.")
         placed.add_argument("--objects", type=int, default=1_000_000, help="Objects covered, default 1,000,000.")
         placed.add_argument("--commands", type=int, default=50_000, help="Commands that wait, default 50,000.")
@@ -66,7 +67,7 @@ class Command(BaseCommand):
             "freeze": lambda: freeze.run(rows=options["rows"]),
             "drain": lambda: drain.run(objects=options["objects"]),
             "hold": lambda: hold.run(objects=options["objects"], commands=options["commands"]),
-            "ledger": lambda: ledger.run(commands=options["commands"]),
+            "ledger": lambda: ledger.run(commands=options["commands"], rounds=options["rounds"]),
             "pages": lambda: pages.run(receipts=options["receipts"], looks=options["looks"]),
             "preview": lambda: preview.run(rows=options["rows"]),
             "sync": lambda: sync.run(versions=options["versions"]),
