@@ -225,6 +225,8 @@ class Refusing:
 
     def stops(self, command: Claimed) -> bool:
         """A command is stopped with any bucket that one of its targets is still in."""
+        if not self.stopped:  # as for every command of nearly every batch
+            return False
         buckets = {target.bucket_id for target in command.targets if not target.gone_at}
         return self.stopped.covers(command.policy_id, buckets)
 

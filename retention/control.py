@@ -28,6 +28,10 @@ class Stopped:
     buckets: frozenset[int]
     policies: frozenset[int]
 
+    def __bool__(self) -> bool:
+        """Whether anything is."""
+        return self.whole or bool(self.buckets or self.policies)
+
     def covers(self, policy_id: int, bucket_ids: Collection[int]) -> bool:
         return self.whole or policy_id in self.policies or not self.buckets.isdisjoint(bucket_ids)
 

@@ -45,6 +45,16 @@ def test_sync_is_compared_with_a_bare_listing(folder: Path) -> None:
     assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.2)
 
 
+def test_the_ledger_is_compared_with_plain_sql_alone_and_side_by_side(folder: Path) -> None:
+    said = bench(folder, "ledger", "--commands", "300", "--rounds", "2")
+    details = said["details"]
+    assert (said["name"], said["unit"], len(details["rounds"])) == ("ledger", "commands/s", 2)
+    assert said["ratio"] == pytest.approx(said["value"] / said["baseline_value"], rel=0.05)
+    beside = details["side_by_side"]
+    assert beside["processes"] == 2
+    assert beside["ratio"] == pytest.approx(beside["ours"] / beside["plain"], rel=0.05)
+
+
 def test_freezing_is_compared_with_a_smaller_catalogue(folder: Path) -> None:
     said = bench(folder, "freeze", "--rows", "1000")
     small, large = said["details"]["small"], said["details"]["large"]

@@ -158,15 +158,16 @@ def test_giving_back_reads_what_released_holds_had_parked_and_nothing_else(
 ) -> None:
     in_force, released = (hold(*made, f"{matter}/", by=compliance, matter=matter) for matter in ("stays", "goes"))
     release(released)
-    add_originals(*made, first=1, last=LARGE // 2, stored_at=RECENT)
+    half = LARGE // 10
+    add_originals(*made, first=1, last=half, stored_at=RECENT)
     by = {"a hold in force": in_force, "a released hold": released}.get(parked_by)
-    add_originals(*made, first=LARGE // 2 + 1, last=LARGE, stored_at=RECENT, prefix="parked/", parked_by=by)
+    add_originals(*made, first=half + 1, last=2 * half, stored_at=RECENT, prefix="parked/", parked_by=by)
     planner_knows(known)
     with connection.cursor() as cursor:
         cursor.execute(holds.IN_THE_ORDER_OF_AN_INDEX)
     plan = explained(sqlfiles.read(holds.__file__, "unpark.sql"), {"chunk": 1000})
     given = 1000 if parked_by == "a released hold" else 0
-    assert ObjectVersion.objects.filter(parked_by=None).count() == (LARGE // 2 + given if by else LARGE)
+    assert ObjectVersion.objects.filter(parked_by=None).count() == (half + given if by else 2 * half)
     assert rows_read(plan) <= 4 * given + bool(given), "one looked for, a chunk read, found by key and written"
 
 

@@ -32,6 +32,7 @@ from retention.sources.listing import sync
 from retention.storage import VersionRef, store_for
 
 TASK_OBJECTS: Final = 200
+LOOK_SECONDS: Final = 0.05  # between two looks at what is left of them, which cost what the tasks could use
 DRAINS: Final = 4
 CONTENDERS: Final = ("ours", "s5cmd", "boto3", "tasks")
 
@@ -144,10 +145,10 @@ def tasks(bucket: Bucket, objects: int) -> float:
             queue.wake(f"{__name__}.delete_one", pk)
     with cluster():
         while (done := objects - left(bucket)) == 0:
-            time.sleep(0.01)
+            time.sleep(LOOK_SECONDS)
         started = time.perf_counter()
         while left(bucket):
-            time.sleep(0.01)
+            time.sleep(LOOK_SECONDS)
         return (objects - done) / (time.perf_counter() - started)
 
 
