@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from django.db.models import Count
 from django.db.models.functions import Now
 
-from cleanup_project.base import alarms, audit, sqlfiles
+from cleanup_project.base import alarms, audit, sqlfiles, walks
 from ledger import notices
 from ledger.models import CleanupCommand, CleanupRun
 from ledger.runs import COUNTS
@@ -90,13 +90,11 @@ def notify() -> int:
     Runs in a transaction after the deliveries' own: inside of it, two deliveries that end at once would each see the
     other open.
     """
-    total: int = 0
-    after = 0
-    while True:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(sqlfiles.read(__file__, "notify.sql"), {"after": after, "limit": CHUNK})
-            read, marked, last = cursor.fetchone()
-        total += marked
-        if read < CHUNK:
-            return total
-        after = last
+    return walks.walk("deleted", 0, notify_some)
+
+
+def notify_some(after: int) -> tuple[int, int | None]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sqlfiles.read(__file__, "notify.sql"), {"after": after, "limit": CHUNK})
+        read, marked, last = cursor.fetchone()
+    return marked, last if read == CHUNK else None

@@ -5,23 +5,23 @@ from typing import Final, NamedTuple
 
 from django.db import connection, transaction
 
-from cleanup_project.base import sqlfiles
+from cleanup_project.base import sqlfiles, walks
 from webhooks import lanes, settlement
 from webhooks.models import EVERY_TYPE, Endpoint
 
 CHUNK: Final = 1000
 AT_ONCE: Final = 10.0  # seconds for which a person's request goes on; the sweep does the rest
-START: Final = ("infinity", 2**63 - 1)
+Place = tuple[str, int]  # (due_at, id)
+START: Final[Place] = ("infinity", 2**63 - 1)
 
 
 class Unowed(NamedTuple):
-    """One delivery to cancel; `place` is where the walk goes on after it."""
+    """One delivery to cancel."""
 
     delivery_id: int
     event_id: int
     lane_id: int | None
     type: str
-    place: str
 
 
 def unowed(endpoint_id: int, why: str = "", *, seconds: float = float("inf")) -> int:
@@ -31,27 +31,36 @@ def unowed(endpoint_id: int, why: str = "", *, seconds: float = float("inf")) ->
     being sent at the moment is left alone: it may still be delivered, and then is; if it fails, a later pass cancels it. Call
     it outside of transactions.
     """
-    cancelled, after, ends = 0, START, time.monotonic() + seconds
-    while not cancelled or time.monotonic() < ends:
-        with transaction.atomic(durable=True):
-            endpoint = Endpoint.objects.select_for_update(no_key=True).get(pk=endpoint_id)
-            found = page(endpoint, after)
-            if not found:
-                break
-            ended = end(endpoint, found, f": {why}" if why else ".")
-        # In a transaction of its own: two that end at once each see the other open.
-        settlement.settle(each.event_id for each in found if each.delivery_id in ended)
-        cancelled += len(ended)
-        after = (found[-1].place, found[-1].delivery_id)
+    cancelled, ends = 0, time.monotonic() + seconds
+    after: Place | None = START
+    while after is not None:
+        number, after = cancel_some(endpoint_id, after, why)
+        cancelled += number
+        if time.monotonic() >= ends:
+            break
     if cancelled:
         settlement.ring()
     return cancelled
 
 
-def page(endpoint: Endpoint, after: tuple[str, int]) -> list[Unowed]:
-    """The next deliveries to cancel. Under the endpoint's lock nobody subscribes again meanwhile."""
+def cancel_some(endpoint_id: int, after: Place, why: str = "") -> tuple[int, Place | None]:
+    """Look at a chunk; returns how many of it were cancelled, and where to go on."""
+    with transaction.atomic(durable=True):
+        endpoint = Endpoint.objects.select_for_update(no_key=True).get(pk=endpoint_id)
+        found, after_them = page(endpoint, after)
+        ended = end(endpoint, found, f": {why}" if why else ".") if found else set()
+    # In a transaction of its own: two that end at once each see the other open.
+    settlement.settle(each.event_id for each in found if each.delivery_id in ended)
+    return len(ended), after_them
+
+
+def page(endpoint: Endpoint, after: Place) -> tuple[list[Unowed], Place | None]:
+    """Of the next chunk of pending deliveries, those to cancel; and where to go on: None at the end.
+
+    Under the endpoint's lock nobody subscribes again meanwhile.
+    """
     if endpoint.retired_at is None and endpoint.event_types == [EVERY_TYPE]:
-        return []
+        return [], None
     due, last = after
     with connection.cursor() as cursor:
         cursor.execute(
@@ -64,7 +73,9 @@ def page(endpoint: Endpoint, after: tuple[str, int]) -> list[Unowed]:
                 "limit": CHUNK,
             },
         )
-        return [Unowed(*row) for row in cursor]
+        rows = cursor.fetchall()
+    found = [Unowed(pk, event_id, lane_id, type) for pk, event_id, lane_id, type, _due, is_unowed in rows if is_unowed]
+    return found, (rows[-1][4], rows[-1][0]) if len(rows) == CHUNK else None
 
 
 def end(endpoint: Endpoint, found: list[Unowed], why: str) -> set[int]:
@@ -95,4 +106,13 @@ def reason(endpoint: Endpoint, type: str) -> str:
 def forgotten() -> int:
     """Finish what a crash, or a delivery that was being sent, left over at any endpoint; returns how many were cancelled."""
     narrow = Endpoint.objects.exclude(retired_at=None, event_types=[EVERY_TYPE]).order_by("pk")
-    return sum(unowed(endpoint.pk, seconds=AT_ONCE) for endpoint in narrow if page(endpoint, START))
+    cancelled = walks.walk_each("unowed", list(narrow.values_list("pk", flat=True)), START, look)
+    if cancelled:
+        settlement.ring()
+    return cancelled
+
+
+def look(endpoint_id: int, after: Place) -> tuple[int, Place | None]:
+    """Cancel what there is of a chunk; where there is nothing, lock nothing."""
+    found, after_them = page(Endpoint.objects.get(pk=endpoint_id), after)
+    return cancel_some(endpoint_id, after) if found else (0, after_them)

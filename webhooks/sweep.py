@@ -5,7 +5,7 @@ from typing import Final
 
 from django.db import connection, transaction
 
-from cleanup_project.base import queue, sqlfiles
+from cleanup_project.base import queue, sqlfiles, walks
 from webhooks import cancel, dispatch, health, lanes, metrics, settlement
 from webhooks.models import Endpoint
 
@@ -26,8 +26,8 @@ def sweep() -> dict[str, int]:
 
 
 def walk() -> dict[str, int]:
-    """What takes a look at all that waits to be told, a few microseconds each; returns what was found, by kind."""
-    found = {"cancelled": cancel.forgotten(), "settled": settle_forgotten()}
+    """What takes a look at all that waits to be told, some seconds at a time; returns what was found, by kind."""
+    found = {"cancelled": cancel.forgotten(), "settled": walks.walk("unsettled", 0, settle_some)}
     if found["settled"]:
         settlement.ring()
     return found
@@ -35,17 +35,19 @@ def walk() -> dict[str, int]:
 
 def promote_headless() -> int:
     """Make the first of every lane due that waits behind nothing."""
+    endpoints = Endpoint.objects.order_by("pk").values_list("pk", flat=True)
+    return walks.walk_each("headless", list(endpoints), 0, promote_some)
+
+
+def promote_some(endpoint_id: int, after: int) -> tuple[int, int | None]:
+    chunk = waiting(endpoint_id, after)
+    headless = [lane for _, lane, is_first in chunk if is_first]
     promoted = 0
-    for endpoint_id in Endpoint.objects.order_by("pk").values_list("pk", flat=True):
-        after = 0
-        while chunk := waiting(endpoint_id, after):
-            after = chunk[-1][0]
-            headless = [lane for _, lane, is_first in chunk if is_first]
-            if headless:
-                with transaction.atomic():
-                    lanes.lock(headless)
-                    promoted += lanes.promote((endpoint_id, lane) for lane in headless)
-    return promoted
+    if headless:
+        with transaction.atomic():
+            lanes.lock(headless)
+            promoted = lanes.promote((endpoint_id, lane) for lane in headless)
+    return promoted, chunk[-1][0] if len(chunk) == CHUNK else None
 
 
 def waiting(endpoint_id: int, after: int) -> list[tuple[int, int | None, bool]]:
@@ -57,18 +59,14 @@ def waiting(endpoint_id: int, after: int) -> list[tuple[int, int | None, bool]]:
         return list(cursor.fetchall())
 
 
-def settle_forgotten() -> int:
-    settled, after = 0, 0
+def settle_some(after: int) -> tuple[int, int | None]:
     with connection.cursor() as cursor:
-        while True:
-            # Looked at before anything is locked: what waits for an endpoint may be very much.
-            cursor.execute(
-                f"SELECT e.id, {settlement.OWES_NOTHING} FROM webhooks_outboxevent e "  # noqa: S608 - our own
-                "WHERE e.settled_at IS NULL AND e.id > %s ORDER BY e.id LIMIT %s",
-                [after, CHUNK],
-            )
-            chunk = cursor.fetchall()
-            if not chunk:
-                return settled
-            after = chunk[-1][0]
-            settled += settlement.settle(event for event, owes_nothing in chunk if owes_nothing)
+        # Looked at before anything is locked: what waits for an endpoint may be very much.
+        cursor.execute(
+            f"SELECT e.id, {settlement.OWES_NOTHING} FROM webhooks_outboxevent e "  # noqa: S608 - our own
+            "WHERE e.settled_at IS NULL AND e.id > %s ORDER BY e.id LIMIT %s",
+            [after, CHUNK],
+        )
+        chunk = cursor.fetchall()
+    settled = settlement.settle(event for event, owes_nothing in chunk if owes_nothing)
+    return settled, chunk[-1][0] if len(chunk) == CHUNK else None
