@@ -141,5 +141,5 @@ def unpark_chunk() -> bool:
         cursor.execute(IN_THE_ORDER_OF_AN_INDEX)
         cursor.execute(sqlfiles.read(__file__, "unpark.sql"), {"chunk": UNPARK_CHUNK})
         more: bool = cursor.fetchone()[0]
-        cursor.execute("SET LOCAL enable_sort = on")  # for a caller's transaction goes on
+        cursor.execute("SET LOCAL enable_sort TO DEFAULT")  # for a caller's transaction goes on
         return more

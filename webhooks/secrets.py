@@ -1,4 +1,5 @@
-"""Signing secrets of an endpoint: made, replaced with an overlap, revoked. Their sole writer.
+"""Signing secrets of an endpoint: made, replaced with an overlap, revoked. Their sole writer, but for a change of the keys
+that seal them (`manage.py reseal`).
 
 Each is 32 random bytes, shown once and kept sealed. While one replaces another both sign, the newest first, so that the
 receiver can change over at any moment of the overlap. Signatures are made for each attempt: the next one, a retry too, is

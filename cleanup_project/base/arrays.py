@@ -12,7 +12,10 @@ def array(values: Iterable[int | str]) -> str:
 
 
 def copy_in(cursor: CursorWrapper, table: str, types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
-    """COPY rows into a table, in binary: `types` names its columns in their order, and the exact type of each."""
+    """COPY rows into a table, in binary: `types` names its columns in their order, and the exact type of each.
+
+    What is beyond an int4 is cut to one, without an error: give it small numbers.
+    """
     with cursor.copy(f"COPY {table} ({', '.join(types)}) FROM STDIN (FORMAT binary)") as copy:
         copy.set_types(list(types.values()))
         for row in rows:

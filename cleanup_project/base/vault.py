@@ -1,7 +1,7 @@
 """Secrets at rest: sealed with Fernet (AES-128-CBC and HMAC-SHA256) under `ENCRYPTION_KEYS`.
 
-The first key seals, every key opens: to change keys, put a new one in front, keep the others, and seal anew what they sealed
-(`manage.py reseal`).
+The first key seals, every key opens: `manage.py reseal` seals anew with the first what others sealed, and docs/runbook.md
+says in which order keys are changed. The one that stood in for them, derived from SECRET_KEY, opens as well.
 """
 
 import base64
@@ -34,10 +34,19 @@ def unseal(sealed: bytes) -> bytes:
 def is_aged(sealed: bytes) -> bool:
     """Whether another key than the first sealed it."""
     try:
-        box(tuple(settings.ENCRYPTION_KEYS[:1]), settings.SECRET_KEY).decrypt(sealed)
+        Fernet(first_key()).decrypt(sealed)
     except InvalidToken:
         return True
     return False
+
+
+def fingerprint() -> str:
+    """The first key as it may be shown: processes with the same one seal alike."""
+    return sha256(b"cleanup vault key\0" + first_key().encode()).hexdigest()[:8]
+
+
+def first_key() -> str:
+    return settings.ENCRYPTION_KEYS[0] if settings.ENCRYPTION_KEYS else derived(settings.SECRET_KEY)
 
 
 def keys() -> MultiFernet:
@@ -46,6 +55,9 @@ def keys() -> MultiFernet:
 
 @cache
 def box(keys: tuple[str, ...], secret_key: str) -> MultiFernet:
-    """Without keys, one is derived from SECRET_KEY: for one machine only (`base.E004`)."""
-    derived = base64.urlsafe_b64encode(sha256(b"cleanup vault\0" + secret_key.encode()).digest()).decode()
-    return MultiFernet([Fernet(key) for key in keys or (derived,)])
+    return MultiFernet([Fernet(key) for key in (*keys, derived(secret_key))])
+
+
+def derived(secret_key: str) -> str:
+    """What seals where there are no keys: for one machine only (`base.E004`)."""
+    return base64.urlsafe_b64encode(sha256(b"cleanup vault\0" + secret_key.encode()).digest()).decode()

@@ -31,6 +31,25 @@ def test_keys_are_changed_by_putting_a_new_one_in_front(settings: Any) -> None:
         vault.unseal(sealed)
 
 
+def test_keys_are_set_at_last_and_what_the_secret_key_had_sealed_opens(settings: Any) -> None:
+    settings.ENCRYPTION_KEYS = []
+    sealed, before = vault.seal(b"secret"), vault.fingerprint()
+    settings.ENCRYPTION_KEYS = [NEW]
+    assert (vault.unseal(sealed), vault.is_aged(sealed)) == (b"secret", True)
+    assert vault.fingerprint() != before
+    assert not vault.is_aged(vault.seal(b"secret"))
+
+
+def test_a_fingerprint_shows_which_key_and_nothing_of_it(settings: Any) -> None:
+    settings.ENCRYPTION_KEYS = [NEW, OLD]
+    shown = vault.fingerprint()
+    settings.ENCRYPTION_KEYS = [NEW]
+    assert shown == vault.fingerprint()
+    settings.ENCRYPTION_KEYS = [OLD, NEW]
+    assert shown != vault.fingerprint()
+    assert shown not in NEW
+
+
 def test_without_keys_the_secret_key_decides(settings: Any) -> None:
     settings.ENCRYPTION_KEYS = []
     sealed = vault.seal(b"secret")

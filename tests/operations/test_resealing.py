@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from allauth.mfa.models import Authenticator
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, ProgrammingError, connection, transaction
 
 from cleanup_project.base import roles, vault
 from cleanup_project.base.models import AuditEvent, User
+from cleanup_project.operations import resealing
 from ledger import receipts
 from ledger.models import TenantSalt
 from retention.models import Tenant
@@ -23,7 +24,7 @@ from webhooks.models import Endpoint
 pytestmark = pytest.mark.django_db
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3))
-EVERYTHING = {"secrets of endpoints": 2, "salts of tenants": 1, "second factors": 2}
+KINDS = {"secrets of endpoints": 2, "salts of tenants": 1, "second factors": 2}
 
 
 @pytest.fixture
@@ -56,17 +57,20 @@ def opened(made: Endpoint, tenant: Tenant) -> list[Any]:
 def reseal() -> dict[str, int]:
     said = StringIO()
     call_command("reseal", "--json", stdout=said)
-    told: dict[str, int] = json.loads(said.getvalue())
+    told: dict[str, Any] = json.loads(said.getvalue())
+    assert told.pop("key") == vault.fingerprint()
     return told
 
 
 def test_the_same_secrets_open_by_the_new_key_alone(kept: Endpoint, tenant: Tenant, olaf: User, settings: Any) -> None:
     before = opened(kept, tenant)
-    assert reseal() == EVERYTHING
+    assert reseal() == KINDS
     settings.ENCRYPTION_KEYS = [NEW]
     assert opened(kept, tenant) == before
     assert Authenticator.objects.get(type="recovery_codes").data["used_mask"] == 5
     told = AuditEvent.objects.filter(action="secret.resealed").order_by("pk")
+    assert {each.after["key"] for each in told} == {vault.fingerprint()}
+    assert len({(each.after["kind"], each.after["row"]) for each in told}) == 5
     assert [(each.subject_label, each.after["kind"], each.actor_name) for each in told] == [
         (str(kept), "secrets of endpoints", "system"), (str(kept), "secrets of endpoints", "system"),
         (str(tenant), "salts of tenants", "system"),
@@ -82,7 +86,7 @@ def test_what_signs_no_more_keeps_its_old_seal(kept: Endpoint) -> None:
 
 def test_again_it_changes_nothing(kept: Endpoint) -> None:
     reseal()
-    assert reseal() == dict.fromkeys(EVERYTHING, 0)
+    assert reseal() == dict.fromkeys(KINDS, 0)
     assert AuditEvent.objects.filter(action="secret.resealed").count() == 5
 
 
@@ -105,3 +109,24 @@ def test_salts_are_as_append_only_afterwards_as_before(kept: Endpoint) -> None:
         cursor.execute("SET LOCAL session_replication_role = replica")
     with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
         TenantSalt.objects.update(sealed=b"another")
+
+
+def test_whoever_changes_a_secret_at_the_moment_is_not_waited_for_without_end(
+    kept: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waiting() -> Any:
+        raise OperationalError("canceling statement due to lock timeout")
+
+    monkeypatch.setattr(resealing, "factors", waiting)
+    with pytest.raises(CommandError, match="run it again"):
+        reseal()
+    assert all(vault.is_aged(bytes(each.key_encrypted)) for each in kept.secrets.live())
+
+
+def test_what_goes_wrong_otherwise_is_not_put_down_to_the_role(kept: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise ProgrammingError("relation does not exist")
+
+    monkeypatch.setattr(resealing, "factors", broken)
+    with pytest.raises(ProgrammingError):
+        reseal()

@@ -22,6 +22,7 @@ COMPARED: Final[dict[str, Callable[[str], str]]] = {
 # Conditions that are calls of functions.
 SAID: Final = {
     "revision_second_person": "`only_lengthens`, or whoever published it has neither drafted nor edited it",
+    "object_version_asset": "`asset` matches `^[!-$&-9;-~]+$` and has 200 characters at most",
     "event_digest": "`body_sha256` is the SHA-256 of `body`",
     "event_body_limit": "`body` has 65,536 bytes at most",
     "detailed_body_digest": "`body_sha256` is the SHA-256 of `body`",

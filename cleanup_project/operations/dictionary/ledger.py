@@ -191,8 +191,8 @@ bucket: Name of the bucket.
 key: Object key, byte by byte.
 version_id: As the store names it.
 """, {"key": NAMES, "version_id": NAMES}),
-    "TenantSalt": Table("ledger.receipts", EVER, """
-sealed: The salt, sealed under `ENCRYPTION_KEYS`.
+    "TenantSalt": Table("ledger.receipts cleanup_project.operations.resealing", EVER, """
+sealed: The salt, sealed under `ENCRYPTION_KEYS`; `manage.py reseal` lifts the guard to seal the same salt anew.
 """),
     "ScheduleSlot": Table("ledger.schedule", EVER, """
 scheduled_for: The instant that the schedule named.

@@ -16,7 +16,7 @@ disabled_reason: Why it is disabled.
 concurrency: How many deliveries may be on their way to it at once.
 concurrency_cut_at: When that was last halved.
 """, {"disabled_reason": WORDS}),
-    "EndpointSecret": Table("webhooks.secrets", EVER, """
+    "EndpointSecret": Table("webhooks.secrets cleanup_project.operations.resealing", EVER, """
 key_encrypted: The key, sealed under `ENCRYPTION_KEYS`.
 expires_at: It signs until then; null: until it is rotated.
 revoked_at: When it was ended at once.

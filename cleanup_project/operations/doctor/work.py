@@ -10,7 +10,7 @@ from django.db.models import Max
 
 from cleanup_project.base import clock, display, heartbeats, limits, queue, vault
 from cleanup_project.base.models import Heartbeat
-from cleanup_project.operations.doctor.findings import Finding, fault, ok, warning
+from cleanup_project.operations.doctor.findings import Finding, fault, not_asked, ok, warning
 from ledger import exportfiles, schedule
 from ledger import vitals as of_ledger
 from ledger.models import ReceiptExport, TenantSalt
@@ -130,11 +130,16 @@ def salts() -> Iterator[Finding]:
 
 
 def second_factors() -> Iterator[Finding]:
-    """Of people who sign in: a process that may not read them has no use for their keys."""
+    """Of people who sign in. Workers have no use for them, and may not read them."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT has_table_privilege(%s, 'SELECT')", [Authenticator._meta.db_table])
         (may_read,) = cursor.fetchone()
-    if may_read:
+    if not may_read:
+        seen = "This role may not read second factors, so nothing is known of their keys."
+        yield not_asked(
+            "encryption keys", seen, "Run manage.py doctor as the web process or as the owner of the tables, too."
+        )
+    else:
         kept = Authenticator.objects.values_list("data", flat=True).iterator()
         sealed = (str(data[name]).encode() for data in kept for name in ("secret", "seed") if name in data)
         yield of_secrets("second factors", sealed)
@@ -147,9 +152,9 @@ def of_secrets(name: str, sealed: Iterable[bytes]) -> Finding:
         advice = "Add the key that sealed them to ENCRYPTION_KEYS (or, where that was unset, set SECRET_KEY as it was)."
         return fault("encryption keys", words, advice)
     if aged:
-        words = f"All {count} {name} can be opened, {aged} of them by an older key alone."
-        return warning("encryption keys", words, "Run manage.py reseal before that key is taken away.")
-    return ok("encryption keys", f"All {count} {name} can be opened by the first key.")
+        words = f"All {count} {name} can be opened, {aged} of them not by the first key ({vault.fingerprint()})."
+        return warning("encryption keys", words, "Run manage.py reseal before any key is taken away.")
+    return ok("encryption keys", f"All {count} {name} can be opened by the first key ({vault.fingerprint()}).")
 
 
 def opened(sealed: Iterable[bytes]) -> tuple[int, int, int]:
