@@ -240,8 +240,9 @@ class Job:
         kind, detail = answers.class_of(worst.failure), answers.of_answer(worst)
         if answers.beyond_objects(worst):
             self.done.pause = worst.failure
-        if not any(each.sent for each in all_failed) and kind != FailureClass.MALFORMED_REQUEST:
-            waiting = 0.0 if answers.stopped(worst.failure) else NOT_SENT_SECONDS * min(command.claims, 60)
+        stopped = answers.stopped(worst.failure)  # before anything of it was executed: else it would be ambiguous
+        if stopped or (not any(each.sent for each in all_failed) and kind != FailureClass.MALFORMED_REQUEST):
+            waiting = 0.0 if stopped else NOT_SENT_SECONDS * min(command.claims, 60)
             sent = any(self.answers[target.id].sent for target in command.targets if target.id in self.answers)
             return Verdict.not_sent(command, detail, waiting, sent=sent)
         ends = [each.lock.retain_until for each in all_failed if each.lock and each.lock.retain_until]

@@ -55,16 +55,17 @@ class Clients:
         self._clients: dict[tuple[int | str, ...], Any] = {}
 
     def asker(self, bucket: BucketRef) -> Ask:
-        """The calls of `bucket`. Trouble with credentials or configuration shows in the replies, not here."""
+        """The calls of `bucket`. Trouble with credentials or configuration shows in the replies, not here.
 
-        def ask(operation: str, until: float, **params: Any) -> Reply:
-            try:
-                client = self._client_for(bucket)
-            except (BotoCoreError, ValueError) as error:
-                return Reply({}, 0, "", "", False, classify_exception(error, sent=False))
-            return _ask(client, operation, until, Bucket=bucket.name, **params)
-
-        return ask
+        The client is built here, which takes a while: in a call, it would stand between the caller's last look at whether
+        it may send, and the request; and in several at once, each would build its own.
+        """
+        try:
+            client = self._client_for(bucket)
+        except (BotoCoreError, ValueError) as error:
+            failure = classify_exception(error, sent=False)
+            return lambda operation, until, **params: Reply({}, 0, "", "", False, failure)
+        return lambda operation, until, **params: _ask(client, operation, until, Bucket=bucket.name, **params)
 
     def _client_for(self, bucket: BucketRef) -> Any:
         place = (bucket.endpoint_url, bucket.credential_profile, bucket.region, bucket.addressing_style)
@@ -86,7 +87,6 @@ class Clients:
                 read_timeout=self._timeouts.read,
                 max_pool_connections=self._pool_size,
                 ignore_configured_endpoint_urls=True,
-                parameter_validation=False,  # of a thousand keys it takes an eighth of the call, and port.check_refs looks
                 s3={"addressing_style": bucket.addressing_style, "us_east_1_regional_endpoint": "regional"},
             ),
         )

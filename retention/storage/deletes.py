@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
+from math import ceil
 from typing import Final
 
 from retention.storage.answers import Verdict, account, unaccounted
@@ -62,18 +63,21 @@ class Deletion:
         return self._outcomes
 
     def _put_back(self, refs: Sequence[VersionRef]) -> None:
-        """Queue at the front, in pieces of the present size."""
-        pieces = [refs[start : start + self._size] for start in range(0, len(refs), self._size)]
-        self._todo.extendleft(reversed(pieces))
+        """Queue at the front, in pieces of at most the present size, all about as large: a rest of one would be no batch."""
+        number = ceil(len(refs) / self._size)
+        ends = [len(refs) * part // number for part in range(number + 1)] if refs else []
+        self._todo.extendleft(reversed([refs[start:end] for start, end in pairwise(ends)]))
 
     def _next_wave(self) -> list[Sequence[VersionRef]]:
+        """Batches, or single versions: whether a denied one is a matter of the bucket, batches tell."""
         wave = list[Sequence[VersionRef]]()
         while self._todo and len(wave) < self._abreast:
-            piece = self._todo.popleft()
-            if len(piece) <= self._size:
-                wave.append(piece)
-            else:  # it was queued before the size was halved
-                self._put_back(piece)
+            if len(self._todo[0]) > self._size:  # it was queued before the size was halved
+                self._put_back(self._todo.popleft())
+            elif wave and (len(wave[0]) == 1) != (len(self._todo[0]) == 1):
+                break
+            else:
+                wave.append(self._todo.popleft())
         return wave
 
     def _send_wave(self) -> None:
@@ -122,7 +126,12 @@ class Deletion:
             self._settle(ref, failure, reply)
         if failure.kind is FailureClass.THROTTLED:
             return refs
-        if failure.scope in (Scope.WORKER, Scope.BUCKET) or (failure.kind is FailureClass.TRANSIENT and not reply.sent):
+        beyond = failure.scope in (Scope.WORKER, Scope.BUCKET) or (
+            failure.kind is FailureClass.TRANSIENT and not reply.sent
+        )
+        if beyond and (
+            self._halted is None or failure.scope is Scope.WORKER
+        ):  # what is wrong with us explains the rest
             self._halted = replace(failure, ambiguous=False)
         return ()
 

@@ -25,7 +25,10 @@ from ledger.stops import ends, pressed, unreported
 from retention import control, holds, policies
 from retention.buckets import ref
 from retention.models import Bucket, StopSwitch, Tenant
-from retention.storage import BucketRef, DeleteOutcome, VersionRef
+from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, VersionRef, deletes
+from retention.storage.client import Reply
+from retention.storage.deletes import Deletion
+from retention.storage.memory import MemoryStore
 from tests import world as making
 from tests.ledger import invariants
 from tests.ledger.acting import Acting, build
@@ -156,6 +159,61 @@ def in_doubt(world: Acting, key: str) -> None:
     (claimed,) = claim.claim(world.bucket.pk, world.tenant.pk, [0, 1, 2], 60, 1).commands
     assert claimed.id == world.command(key).pk
     Request.objects.create(command_id=claimed.id, token=claimed.token, sent_before=clock.now(), worker="lost")
+
+
+class Asked(MemoryStore):
+    """Its deletions go through the adapter's own code. It takes no batches; `then` runs once it has refused one."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+    takes_batches = False
+
+    def delete_versions(self, bucket: BucketRef, refs: Collection[VersionRef], **options: Any) -> Any:
+        self.calls.append(("delete_versions", tuple(refs)))
+
+        def ask(operation: str, until: float, **said: Any) -> Reply:
+            if operation == "delete_object":
+                self._delete(bucket, VersionRef(said["Key"], said["VersionId"]))
+                return Reply({}, 204, "", "r", True)
+            some = [VersionRef(each["Key"], each["VersionId"]) for each in said["Delete"]["Objects"]]
+            if not self.takes_batches:
+                return Reply({}, 501, "", "r", True, Failure.of(FailureClass.MALFORMED_REQUEST, "NotImplemented"))
+            for name in some:
+                self._delete(bucket, name)
+            return Reply({"Deleted": [{"Key": n.key, "VersionId": n.version_id} for n in some]}, 200, "", "r", True)
+
+        asked = list[int]()
+
+        def proceed() -> bool:
+            asked.append(1)
+            if len(asked) == 2:
+                self.then()
+            return bool(options["proceed"]())
+
+        return Deletion(ask, list(refs), options["deadline_seconds"] + time.monotonic(), proceed).run()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("takes_batches", [False, True])
+def test_a_stop_between_two_waves_charges_nobody(takes_batches: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the first one deleted its part, or was refused as a batch, of which nothing is executed."""
+    monkeypatch.setattr(deletes, "BATCH", 4)
+    world = build(Asked())
+    world.store.takes_batches = takes_batches
+    world.fill([f"{number:02d}" for number in range(40)])
+    world.run()
+    world.store.then = lambda: press(world)
+    world.drain()
+    gone = 32 if takes_batches else 0  # a wave of eight
+    assert CleanupCommand.objects.filter(state="deleted").count() == gone
+    left = CleanupCommand.objects.filter(state="ready")
+    assert (left.count(), {each.attempts for each in left}) == (40 - gone, {0})
+    assert set(Attempt.objects.filter(command__in=left).values_list("outcome", flat=True)) == {"not_sent"}
+    lift(world)
+    world.store.then = lambda: None
+    world.store.takes_batches = True
+    world.due_now()
+    world.drain()
+    assert CleanupCommand.objects.filter(state="deleted").count() == 40
 
 
 @pytest.mark.django_db

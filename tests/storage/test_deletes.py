@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from retention.storage import BucketRef, DeleteOutcome, Failure, FailureClass, Scope, VersionRef, deletes
+from retention.storage.client import Clients
 from retention.storage.s3 import S3Store
 from tests.storage.fake_s3 import (
     HEAD,
@@ -466,3 +467,59 @@ def test_the_caller_is_asked_before_each_wave_and_what_it_forbids_is_not_sent(
     said = [outcomes[ref].failure for ref in WAVES if not outcomes[ref].sent]
     assert {failure.code for failure in said if failure} == {"Stopped"}
     assert len(said) == 8
+
+
+def test_a_denied_bucket_is_told_by_its_batches_and_nothing_single_is_sent(fake: FakeS3, delete: Delete) -> None:
+    refs = [VersionRef(f"k{number:03d}", "v") for number in range(deletes.BATCH + 1)]
+    odd = VersionRef("\x01", "v")
+    fake.respond = lambda _: error("AccessDenied", 403)
+    outcomes = delete([odd, *refs])
+    failure = only_failure(outcomes)
+    assert (failure.kind, failure.scope) == (KIND.PERMISSION, Scope.BUCKET)
+    assert sizes(fake) == [63, 63]
+    assert not outcomes[odd].sent
+
+
+def test_all_that_a_wave_had_throttled_is_sent_again_after_its_longest_pause(
+    fake: FakeS3, delete: Delete, eights: None
+) -> None:
+    def respond(request: Request) -> Answer:
+        if len(fake.requests) > 4:
+            return all_deleted(request)
+        first = request.items[0][0] == "k000"
+        return error("SlowDown", 503, headers={"Retry-After": "1"} if first else {})
+
+    fake.respond = respond
+    started = time.monotonic()
+    outcomes = delete(WAVES[:32])
+    assert all(outcome.acknowledged for outcome in outcomes.values())
+    assert time.monotonic() - started >= 1
+    assert sizes(fake) == [8] * 4 + [4] * 8
+
+
+def test_what_is_wrong_with_us_explains_what_a_wave_left(fake: FakeS3, delete: Delete, eights: None) -> None:
+    """Whichever answer is read first."""
+    for wrong, other in (("k000", "NoSuchBucket"), ("k008", "NoSuchBucket")):
+        fake.respond = lambda request, wrong=wrong, other=other: (
+            error("ExpiredToken", 400) if request.items[0][0] == wrong else error(other, 404)
+        )
+        outcomes = delete([*WAVES[:16], VersionRef("\x01", "v")])
+        left = outcomes[VersionRef("\x01", "v")]
+        assert left.failure is not None
+        assert (left.sent, left.failure.kind) == (False, KIND.CREDENTIALS)
+
+
+def test_the_client_is_there_before_the_caller_is_asked(
+    fake: FakeS3, fake_bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the calls themselves, each of a wave would build its own, between the caller's look and the request."""
+    told = list[str]()
+    building = Clients._build
+    monkeypatch.setattr(Clients, "_build", lambda *of: told.append("built") or building(*of))
+
+    def proceed() -> bool:
+        told.append(threading.current_thread().name)
+        return True
+
+    S3Store().delete_versions(fake_bucket, WAVES, deadline_seconds=10, proceed=proceed)
+    assert told == ["built", threading.current_thread().name]

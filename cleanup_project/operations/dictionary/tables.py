@@ -120,7 +120,7 @@ FOREIGN: Final = (
     Foreign("auth_group", "The roles, brought in line with `cleanup_project/base/roles.py` by every migration.", EVER),
     Foreign("auth_group_permissions", "The rights of each role; likewise.", EVER),
     Foreign("auth_permission", "Django's permissions, and the rights of the role matrix.", EVER),
-    Foreign("base_cache", "The cache that processes share: failed attempts to sign in above all; where long walks of the sweep ended.",
+    Foreign("base_cache", "The cache that processes share: failed attempts to sign in, and where walks of the sweep ended.",
             "counts for 5 minutes; the row goes when it is asked for next, or when the table is full",
             "names that were tried, network addresses"),
     Foreign("base_user_groups", "Which person has which role.", "until the role is taken away; the audit record keeps it",
