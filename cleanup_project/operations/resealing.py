@@ -63,7 +63,12 @@ def anew(sealed: bytes) -> bytes:
 
 
 def endpoints() -> Resealed:
-    for each in EndpointSecret.objects.live().order_by("pk").select_related("endpoint").select_for_update(of=("self",)):
+    for each in (
+        EndpointSecret.objects.live()
+        .order_by("pk")
+        .select_related("endpoint")
+        .select_for_update(no_key=True, of=("self",))
+    ):
         sealed = bytes(each.key_encrypted)
         if vault.is_aged(sealed):
             each.key_encrypted = anew(sealed)
@@ -88,7 +93,9 @@ def salts() -> Resealed:
 
 
 def factors() -> Resealed:
-    for each in Authenticator.objects.order_by("pk").select_related("user").select_for_update(of=("self",)):
+    for each in (
+        Authenticator.objects.order_by("pk").select_related("user").select_for_update(no_key=True, of=("self",))
+    ):
         aged = [name for name in FACTORS if name in each.data and vault.is_aged(each.data[name].encode())]
         if aged:
             each.data |= {name: anew(each.data[name].encode()).decode() for name in aged}
