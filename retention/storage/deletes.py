@@ -129,9 +129,8 @@ class Deletion:
         beyond = failure.scope in (Scope.WORKER, Scope.BUCKET) or (
             failure.kind is FailureClass.TRANSIENT and not reply.sent
         )
-        if beyond and (
-            self._halted is None or failure.scope is Scope.WORKER
-        ):  # what is wrong with us explains the rest
+        # What is wrong with us explains the rest.
+        if beyond and (self._halted is None or failure.scope is Scope.WORKER):
             self._halted = replace(failure, ambiguous=False)
         return ()
 

@@ -487,7 +487,7 @@ def test_all_that_a_wave_had_throttled_is_sent_again_after_its_longest_pause(
         if len(fake.requests) > 4:
             return all_deleted(request)
         first = request.items[0][0] == "k000"
-        return error("SlowDown", 503, headers={"Retry-After": "1"} if first else {})
+        return error("SlowDown", 503, headers={"Retry-After": "1" if first else "0"})
 
     fake.respond = respond
     started = time.monotonic()
