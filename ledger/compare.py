@@ -110,6 +110,7 @@ def finished(comparison_id: int) -> bool:
         parameters = {"comparison": asked.pk, "run": asked.run_id, "other": asked.other_id, "listed": LISTED}
         cursor.execute(sqlfiles.read(__file__, "compare.sql"), parameters)
         found = cursor.fetchone()
+        cursor.execute("SET LOCAL enable_nestloop = on")
         result: dict[str, Any] = dict(zip(COUNTED, found, strict=False))
         changes = dict(zip(CHANGES, found[len(COUNTED) :], strict=True))
         ManifestComparison.objects.filter(pk=asked.pk).update(**result, changes=changes, finished_at=Now())

@@ -143,4 +143,6 @@ def judged(ids: str, rules: Sequence[Governing], now: datetime) -> dict[int, Ver
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_nestloop = off")
         cursor.execute(judge + VERDICTS, parameters)
-        return {pk: Verdict(scan.REASONS[reason], since, revision) for pk, reason, since, revision in cursor.fetchall()}
+        rows = cursor.fetchall()
+        cursor.execute("SET LOCAL enable_nestloop = on")
+    return {pk: Verdict(scan.REASONS[reason], since, revision) for pk, reason, since, revision in rows}
