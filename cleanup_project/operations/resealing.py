@@ -20,7 +20,7 @@ Resealed = Iterator[tuple[models.Model, int]]  # whose it is, and the number of 
 
 
 class ResealRefused(Exception):
-    """Nothing was changed. The message says what to do."""
+    """All is as it was, unless the database went away at the very end. The message says what to do."""
 
 
 def reseal() -> dict[str, int]:
@@ -40,9 +40,9 @@ def reseal() -> dict[str, int]:
     except vault.VaultError as refusal:
         raise ResealRefused(f"{refusal} Nothing was changed. manage.py doctor says of which kind it is.") from refusal
     except OperationalError as refusal:
-        raise ResealRefused(
-            f"Nothing was changed, as somebody is changing a secret: run it again. {refusal}"
-        ) from refusal
+        # Of a COMMIT whose answer was lost nobody knows; what it sealed, the next run finds done.
+        words = "It did not come to its end: somebody is changing a secret, or the database went away. Run it again"
+        raise ResealRefused(f"{words}: what is sealed anew already stays so. {refusal}") from refusal
     except ProgrammingError as refusal:
         if not isinstance(refusal.__cause__, InsufficientPrivilege):
             raise

@@ -118,7 +118,7 @@ def test_whoever_changes_a_secret_at_the_moment_is_not_waited_for_without_end(
         raise OperationalError("canceling statement due to lock timeout")
 
     monkeypatch.setattr(resealing, "factors", waiting)
-    with pytest.raises(CommandError, match="run it again"):
+    with pytest.raises(CommandError, match="Run it again"):
         reseal()
     assert all(vault.is_aged(bytes(each.key_encrypted)) for each in kept.secrets.live())
 
