@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -892,3 +893,13 @@ def test_a_failing_page_leaves_neither_rows_nor_its_place(
         with pytest.raises(Killed), transaction.atomic():
             sync(bucket, store=store)
     assert ObjectVersion.objects.count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("asset", "fits"), [("!" * 200, True), ("a" * 201, False), ("", False), ("a b", False), ("a\n", False)]
+)
+def test_the_database_knows_what_an_asset_is(asset: str, fits: bool, tenant: Tenant, bucket: Bucket) -> None:
+    row = version(bucket, tenant, "a", asset="a")
+    with nullcontext() if fits else pytest.raises(IntegrityError, match="object_version_asset"), transaction.atomic():
+        ObjectVersion.objects.filter(pk=row.pk).update(asset=asset)
